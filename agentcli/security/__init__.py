@@ -1,1 +1,1 @@
-"""What may run, and what may never be written down."""
+"""Decides what may run, and what must never be written down."""

@@ -1,1 +1,1 @@
-"""What may run: rules, grants, hard blocks."""
+"""Decides what may run: rules, grants, hard blocks."""

@@ -1,4 +1,4 @@
-"""Rules for shell commands: which words of which parts of a script they are about."""
+"""Matches rules for shell commands with the words of a script's parts."""
 
 from __future__ import annotations
 
@@ -34,14 +34,15 @@ from agentcli.security.commands.wrappers import (
 from agentcli.security.policy.rule import Rule
 
 _HIDES_NOTHING = {FOREIGN_CODE, SOURCED, CHANGES_MEANING, FUNCTION, ARITHMETIC}
-"""Reasons why a script is unclear that don't keep the names of its commands from being seen."""
+"""Doubts about a script that don't hide the names of its commands."""
 MayWrite = Callable[[str, str | None], bool]
-"""Whether a redirect may write to a target unasked, given the folder the script went to."""
+"""Returns whether a redirect may write to a target unasked, given the folder that the script
+changed to."""
 
 
 def pattern_words(pattern: str, rule: str, origin: str) -> tuple[tuple[str, ...], bool]:
-    """The words of a rule for commands, and whether more may follow. Raises ConfigError when they
-    aren't the plain words of one command."""
+    """Return the words of a rule for commands, and whether more may follow. Raises ConfigError if
+    they aren't the plain words of one command."""
     found = _pattern_words(pattern)
     if isinstance(found, str):
         raise ConfigError(f"{origin}: {rule!r}: {found}", hint="write it as bash(git push:*)")
@@ -68,7 +69,7 @@ def _pattern_words(pattern: str) -> tuple[tuple[str, ...], bool] | str:
 
 
 def _begins(words: Words, rule: Rule) -> bool:
-    """Whether `words` certainly are what `rule` is about."""
+    """Return whether `rule` certainly matches `words`."""
     if not rule.pattern:
         return True
     wanted, is_prefix = pattern_words(rule.pattern, str(rule), rule.origin)
@@ -76,7 +77,7 @@ def _begins(words: Words, rule: Rule) -> bool:
 
 
 def _could_begin(words: Words, rule: Rule) -> bool:
-    """Whether `words` could turn out to be what `rule` is about when they are run."""
+    """Return whether `rule` could match `words` once they are run."""
     wanted, _ = pattern_words(rule.pattern, str(rule), rule.origin)
     for word, want in zip(words, wanted, strict=False):
         if word is None:
@@ -87,7 +88,8 @@ def _could_begin(words: Words, rule: Rule) -> bool:
 
 
 def _spellings(words: Words) -> Iterator[Words]:
-    """`words` as written, by the command's bare name, and without options before the second."""
+    """Yield `words` as written, with the command's bare name, and without options before the second
+    word."""
     yield words
     name = command_name(words[0]) if words else None
     if name is None:
@@ -97,7 +99,7 @@ def _spellings(words: Words) -> Iterator[Words]:
 
 
 def first_forbidding_rule(rules: Sequence[Rule], script: Script) -> Rule | None:
-    """The first rule, of those that deny or ask, that any part of `script` falls under."""
+    """Return the first of the denying or asking rules that matches any part of `script`."""
     for rule in rules:
         for part in script.commands:
             for level in part.levels:
@@ -111,9 +113,9 @@ def first_rule_for_all(rules: Sequence[Rule]) -> Rule | None:
 
 
 def first_possible_rule(rules: Sequence[Rule], script: Script, text: str) -> Rule | None:
-    """The first rule that may match a part of `script` whose words are known only at run time. If
-    no doubt about the script can hide a command, a rule counts only if its command is named
-    somewhere in `text`."""
+    """Return the first rule that may match a part of `script` whose words are known only when it
+    runs. If no doubt about the script can hide a command, a rule counts only if its command is
+    named somewhere in `text`."""
     squeezed = re.sub(r"[\\'\"\s]", "", unicodedata.normalize("NFKC", text))
     hides = any(doubt not in _HIDES_NOTHING for doubt in script.doubts)
     for rule in rules:
@@ -128,9 +130,9 @@ def first_possible_rule(rules: Sequence[Rule], script: Script, text: str) -> Rul
 
 @dataclass(frozen=True)
 class Allowance:
-    """Whether the `allow` rules let a script run. `rule`: the first one that was needed; None if
-    the script isn't allowed or needs no rule. `parts`: each command that needs a rule, with that
-    rule. `why`: why a rule for this command does not allow it, if there is such a rule."""
+    """Whether the `allow` rules let a script run. `rule` is the first one needed, None if the
+    script isn't allowed or needs none. `parts` pairs each command that needs a rule with that rule.
+    `why` says why a rule for this command does not allow it, if there is such a rule."""
 
     allowed: bool
     rule: Rule | None = None
@@ -143,9 +145,9 @@ REFUSED = Allowance(False)
 
 @dataclass(frozen=True)
 class CommandContext:
-    """Where a script would run: `folder` is where it starts, if that is known; else it is taken to
-    be the `workspace`. `contained`: a sandbox holds it, without a network. `may_write` judges its
-    redirects, `git_reads` whether git runs no program of the repository when it only reads."""
+    """Where a script would run. `folder` is where it starts; None means the `workspace`.
+    `contained`: a sandbox without a network holds it. `may_write` judges its redirects; `git_reads`
+    says whether git, when it only reads, runs no program of the repository."""
 
     workspace: str
     may_write: MayWrite
@@ -155,7 +157,7 @@ class CommandContext:
 
 
 def judge_allowed(rules: Sequence[Rule], script: Script, setting: CommandContext) -> Allowance:
-    """Whether every part of `script` is allowed by a rule, or reads only."""
+    """Return whether each part of `script` is allowed by a rule or only reads."""
     if script.unclear or not script.verified or not script.commands:
         return REFUSED
     folder = setting.folder
@@ -180,7 +182,7 @@ def judge_allowed(rules: Sequence[Rule], script: Script, setting: CommandContext
 
 
 def _why_not(rules: Sequence[Rule], part: SimpleCommand) -> str:
-    """Why no rule allows `part`, though one begins with its words."""
+    """Return why no rule allows `part`, though one begins with its words; "" if none does."""
     words = part.levels[-1]
     rule = next((r for r in rules if r.pattern.endswith(":*") and _is_about(r, words)), None)
     if rule is None:
@@ -211,8 +213,8 @@ def _is_plain(part: SimpleCommand, may_write: MayWrite) -> bool:
 
 
 def _is_at_home(part: SimpleCommand, workspace: str, folder: str | None) -> bool:
-    """Whether `part` runs where the person meant it: what a command does depends on the files
-    around it. git looks for a repository, whose settings name programs to run, in each folder."""
+    """Return whether `part` runs where the person expects it, because what it does depends on the
+    files around it. In every folder, git looks for a repository, whose settings name programs."""
     if part.cwd is None and folder is None:
         return False
     root = Path(os.path.realpath(workspace))
@@ -228,8 +230,9 @@ def _without_redirects(part: SimpleCommand) -> SimpleCommand:
 
 
 def _rule_for(rules: Sequence[Rule], part: SimpleCommand, *, contained: bool) -> Rule | None:
-    """The rule by which `part` may run. One that is about the very words of a wrapper covers what
-    that runs; else each wrapper must be harmless or allowed, and what it runs must be allowed."""
+    """Return the rule that lets `part` run. A rule with exactly the words of a wrapper covers what
+    that runs; otherwise each wrapper must be harmless or allowed, and what it runs must be
+    allowed."""
     covering: Rule | None = None
 
     def allows(rule: Rule, words: Words) -> bool:
@@ -252,7 +255,7 @@ def _rule_for(rules: Sequence[Rule], part: SimpleCommand, *, contained: bool) ->
 
 
 def only_reads_alone(part: SimpleCommand) -> bool:
-    """Whether the command within its wrappers is certain to read only."""
+    """Return whether the command within its wrappers certainly only reads."""
     return only_reads(replace(part, wrappers=(), levels=part.levels[-1:], redirects=()))
 
 
@@ -261,9 +264,9 @@ def _is_exact(rule: Rule) -> bool:
 
 
 def allows_words(rule: Rule, words: Words, *, contained: bool) -> bool:
-    """Whether `rule` lets a command of these words run. One with :* covers what is known to leave
-    the command what it is; of a command that is not known, anything, if it is `contained`. What
-    changes the danger of a command is covered only by a rule that names it."""
+    """Return whether `rule` lets a command of these words run. A rule with :* covers words known to
+    keep the command what it is, and for an unknown command anything, if it is `contained`. A word
+    that makes a command more dangerous is covered only by a rule that names it."""
     if not words or words[0] is None:
         return False
     if not _is_about(rule, words):
@@ -279,7 +282,7 @@ def allows_words(rule: Rule, words: Words, *, contained: bool) -> bool:
 
 
 def _is_about(rule: Rule, words: Words) -> bool:
-    """Whether `rule` names this command, as it is written or by its bare name."""
+    """Return whether `rule` names this command, as written or by its bare name."""
     if not words or words[0] is None:
         return False
     bare = (command_name(words[0]), *words[1:]) if is_of_the_system(words[0]) else words
@@ -287,5 +290,5 @@ def _is_about(rule: Rule, words: Words) -> bool:
 
 
 def _given(rule: Rule) -> int:
-    """How many words of a command `rule` names."""
+    """Return how many words of a command `rule` names."""
     return len(pattern_words(rule.pattern, str(rule), rule.origin)[0])

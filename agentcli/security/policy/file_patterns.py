@@ -1,4 +1,4 @@
-"""Globs of rules for files, as in .gitignore, matched against where a path really leads."""
+"""Matches globs of rules for files, like those of .gitignore, against a path's real location."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from pathlib import Path
 
 
 def pattern_matches(pattern: str, path: Path, workspace: Path, home: Path) -> bool:
-    """Whether the absolute `path` is one of `pattern` or lies in a folder that is. A pattern
-    without a slash is of any depth below `workspace`; ~ is `home`."""
+    """Return whether `pattern` matches the absolute `path` or a folder around it. A pattern without
+    a slash matches at any depth below `workspace`; ~ is `home`."""
     return _compiled(pattern, workspace, home).fullmatch(str(path)) is not None
 
 
 @functools.lru_cache(maxsize=256)
 def _compiled(pattern: str, workspace: Path, home: Path) -> re.Pattern[str]:
-    """The part before the first glob is resolved, as the paths are that it is compared with."""
+    """Compile a pattern. The part before its first glob is resolved, like the paths it is compared
+    with."""
     if pattern == "~" or pattern.startswith("~/"):
         pattern = f"{home}/{pattern[2:]}"
     elif not pattern.startswith("/"):
@@ -34,7 +35,7 @@ def _compiled(pattern: str, workspace: Path, home: Path) -> re.Pattern[str]:
 
 
 def escaped(path: str) -> str:
-    """A pattern for this one path."""
+    """Return a pattern that matches only this path."""
     return _escaped(path)
 
 

@@ -1,4 +1,4 @@
-"""Rules that would let an action and its like run the next time."""
+"""Suggests rules that would let an action and similar ones run the next time."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from agentcli.security.policy.rules import parse_grants, parse_rule, split_grant
 
 _LONGEST = 300
 _MOST_CHOICES = 5
-"""Between the exact command and the usual rule."""
+"""Most choices offered between the exact command and the usual rule."""
 _WRITTEN = "what you wrote"
 
 
 def grant_for(action: Action, locate: Callable[[str], Path], setting: CommandContext) -> str:
-    """The rule to save, several joined by "; " for a compound command; "" when none is safe.
-    `setting` is where a command would run."""
+    """Return the rule to save for `action`, or several joined by "; " for a compound command; "" if
+    none is safe. `setting` is where a command would run."""
     if isinstance(action, CmdRunAction):
         return _for_command(action, setting)
     if isinstance(action, IPythonRunCellAction):
@@ -57,8 +57,8 @@ def grant_for(action: Action, locate: Callable[[str], Path], setting: CommandCon
 def grant_choices(
     action: Action, locate: Callable[[str], Path], setting: CommandContext
 ) -> list[str]:
-    """The rules that could be saved, from the one for this very action to the broadest that makes
-    sense; `grant_for` is among them. None when none is safe."""
+    """Return the rules that could be saved, from one for exactly this action to the broadest
+    sensible one; `grant_for` is among them. Returns none if none is safe."""
     usual = grant_for(action, locate, setting)
     if not usual:
         return []
@@ -76,8 +76,8 @@ def grant_choices(
 
 
 def grant_objection(text: str, covers: Callable[[str], bool]) -> str:
-    """Why the rules `text`, which a person wrote, can't be saved for an action; "" when they can.
-    `covers` tells whether rules let that action run."""
+    """Return why the rules `text`, written by a person, can't be saved for an action; "" if they
+    can. `covers` says whether given rules let that action run."""
     rules = split_grants(text)
     if not rules or not text.isprintable() or len(text) > _LONGEST:
         return "write a rule, such as bash(git push origin main)"
@@ -98,12 +98,13 @@ def grant_objection(text: str, covers: Callable[[str], bool]) -> str:
 
 
 def _for_file(name: str, path: str, locate: Callable[[str], Path], workspace: Path) -> str:
-    """The folder of a file in the workspace, the very file elsewhere."""
+    """Return a rule for the folder of a file in the workspace, or for exactly the file
+    elsewhere."""
     return next(iter(_files(name, path, locate, workspace)[-1:]), "")
 
 
 def _files(name: str, path: str, locate: Callable[[str], Path], workspace: Path) -> list[str]:
-    """The very file, and in a folder of the workspace this folder."""
+    """Return a rule for exactly the file, and one for its folder if that is below the workspace."""
     place, root = (Path(os.path.realpath(each)) for each in (locate(path), workspace))
     tool = "edit" if name in ("write", "edit") else name
     if not str(place).isprintable():
@@ -131,8 +132,8 @@ def _for_command(action: CmdRunAction, setting: CommandContext) -> str:
 
 
 def _narrower(action: CmdRunAction, setting: CommandContext) -> Iterator[str]:
-    """The exact command, and of one that is no compound each of its beginnings that is longer than
-    the usual rule."""
+    """Yield a rule for the exact command and, unless it is a compound, one for each beginning that
+    is longer than the usual rule."""
     parts = [
         part for part in parse_script(action.command).commands if not _needs_none(part, setting)
     ]
@@ -165,8 +166,8 @@ def _needs_none(part: SimpleCommand, setting: CommandContext) -> bool:
 
 
 def _for_part(part: SimpleCommand, *, exact: bool) -> str:
-    """The rule for one command. One that is run with rights, by a wrapper that could run anything,
-    or with all rights (`exact`), is allowed by its exact words only."""
+    """Return the rule for one command. It is for the exact words if the command runs with more
+    rights, through a wrapper that could run anything, or unsandboxed (`exact`)."""
     for level in part.levels[:-1]:
         if not is_of_the_system(level[0] or "") or command_name(level[0]) not in HARMLESS:
             return _exact(level)

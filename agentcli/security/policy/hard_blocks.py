@@ -1,4 +1,4 @@
-"""What never runs, whatever the mode, the rules and the person say."""
+"""Hard blocks: what never runs, whatever the mode, the rules and the person say."""
 
 from __future__ import annotations
 
@@ -78,29 +78,29 @@ _MOST_DEPTH = 3
 _LONGEST_PATH = 4_096
 _LONGEST_S = 5.0
 _LONGEST = 100_000
-"""Characters of a script that the parser still reads."""
+"""Longest script that the parser reads, in characters."""
 
 
 class _TooMuch(Exception):
-    """What a script does can't be told in good time."""
+    """It would take too long to find out what a script does."""
 
 
 @dataclass
 class HardBlocks:
-    """`cwd` tells the folder that commands run in now, `environ` the variables they see.
-    `contained`: a sandbox hides the agent's own files from commands and code, so that to mention
-    them there does nothing."""
+    """Finds out whether an action is blocked. `cwd` returns the folder that commands run in now,
+    `environ` holds the variables they see. `contained`: a sandbox hides the agent's own files from
+    commands and code, so that merely mentioning these there is harmless."""
 
     scope: AccessScope
     cwd: Callable[[], str]
     environ: Mapping[str, str]
     effect_of: Callable[[Action], str]
-    """The declared effect of an action's tool."""
+    """Returns the declared effect of an action's tool."""
     contained: bool = False
     _time_limit: TimeLimit = field(default_factory=lambda: TimeLimit(_LONGEST_S), init=False)
 
     def __call__(self, action: Action) -> str:
-        """Why `action` may never run, as a clause that begins with "it"; "" when it may."""
+        """Return why `action` may never run, as a clause beginning with "it"; "" if it may."""
         self._time_limit = TimeLimit(_LONGEST_S)
         try:
             return self._reason(action)
@@ -131,7 +131,7 @@ class HardBlocks:
         try:
             values = json.loads(arguments)
         except (ValueError, RecursionError):
-            # No tool will be able to read them either.
+            # No tool will be able to parse them either.
             return self._mentioned(arguments)
         return self._named(values) or self._mentioned(arguments)
 
@@ -190,7 +190,7 @@ class HardBlocks:
         return self._effect(Effect("write", target))
 
     def _place(self, text: str) -> str:
-        """Of a text that may be a path: whether it is the agent's own."""
+        """Return why a text is blocked if it is a path of the agent's own files."""
         self._go_on()
         if len(text) > _LONGEST_PATH or "\n" in text or not text.startswith(("/", "~", ".")):
             return self._mentioned(text)
@@ -278,7 +278,8 @@ class HardBlocks:
         )
 
     def _touches_own(self, command: SimpleCommand, expander: Expander) -> str:
-        """A command that isn't known to read only and names a place of the agent's own."""
+        """Return why a command is blocked that names the agent's own files and is not certain to
+        only read."""
         if only_reads(command) or name_of(command.words) == "cd":
             return ""
         here = expander.at(command.cwd)
@@ -291,7 +292,8 @@ class HardBlocks:
         return "" if self.contained else self._mentioned(command.written)
 
     def _mentioned(self, text: str) -> str:
-        """Of text that isn't understood: whether a path of the agent's own stands in it."""
+        """Return why text that isn't understood is blocked, if it contains a path of the agent's
+        own files."""
         home = self._expander.home.rstrip("/")
         for own in self.scope.own:
             spellings = [str(own)]
@@ -320,7 +322,7 @@ def _is_disk(place: Path) -> bool:
 
 
 def _kills_all(words: Words) -> bool:
-    """Whether -1, all processes, is among the targets and not the name of a signal."""
+    """Return whether -1, which means all processes, is a target rather than a signal."""
     rest = [word for word in words[1:] if word is not None]
     if rest == ["-1"]:
         return True
@@ -371,7 +373,7 @@ def _starts_itself_twice(name: str, body: str) -> bool:
 
 
 def _hidden_scripts(text: str, script: Script, expander: Expander) -> Iterator[str]:
-    """Scripts within a script: what a variable holds that is run, and what a shell is fed."""
+    """Yield scripts within a script: a variable's value that is run, and what a shell is fed."""
     for command in script.commands:
         if command.words[:1] == (None,):
             for raw in command.unknown[:1]:

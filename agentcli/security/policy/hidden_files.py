@@ -1,4 +1,4 @@
-"""Whether a command names what is hidden from the agent; a sandbox would keep it out of reach."""
+"""Checks whether an uncontained command names what is hidden; a sandbox would hide it anyway."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _SEARCHES_BELOW = ("grep", "rg", "egrep", "fgrep")
 
 
 def names_hidden(script: Script, scope: AccessScope, start: str) -> bool:
-    """Whether a part of `script`, run in `start`, names a hidden file, or searches above one. What
-    can't be told counts as hidden."""
+    """Return whether a part of `script`, run in `start`, names a hidden file or searches a folder
+    above one. Uncertain places count as hidden."""
     return any(_leads_to_hidden(scope, part, start) for part in script.commands)
 
 
@@ -39,7 +39,7 @@ def _leads_to_hidden(scope: AccessScope, part: SimpleCommand, start: str) -> boo
 
 
 def _place_of(text: str, folder: Path, scope: AccessScope) -> Path | None:
-    """Where a word leads if it is a path; None when that can't be told."""
+    """Return where a word leads if it is a path; None if that is uncertain."""
     if text == "~" or text.startswith("~/"):
         text = f"{scope.home}{text[1:]}"
     elif text.startswith("~") or "\0" in text:
@@ -52,5 +52,5 @@ def _is_above_hidden(place: Path, scope: AccessScope) -> bool:
 
 
 def _globs(part: SimpleCommand) -> list[str]:
-    """The words of `part` that name files by a glob, without their quotes."""
+    """Return the words of `part` that name files by a glob, without their quotes."""
     return [re.sub(r"[\\\"']", "", w) for w in part.unknown if decode(w).unknown == "glob"]

@@ -14,7 +14,7 @@ _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 def is_loopback(url: str) -> bool:
-    """Whether an address leads to whatever machine it is opened on."""
+    """Return whether an address leads to the machine on which it is opened."""
     try:
         host = (urlsplit(url).hostname or "").rstrip(".").lower()
     except ValueError:
@@ -23,21 +23,21 @@ def is_loopback(url: str) -> bool:
 
 
 def port_of(pattern: str) -> int | None:
-    """Of what stands in the brackets of such a rule; None for what is no port of loopback."""
+    """Return the port that such a rule names in its brackets; None if it is not a loopback port."""
     found = _HOST_PORT.fullmatch(pattern.strip())
     port = int(found[1]) if found else 0
     return port if 0 < port <= _LARGEST else None
 
 
 def host_ports(allowed: Iterable[str], denied: Iterable[str]) -> tuple[int, ...]:
-    """The ports that rules allow and none denies."""
+    """Return the ports that a rule allows and none denies."""
     wanted, unwanted = set(_ports(allowed)), set(_ports(denied))
     return () if NETWORK in map(str.strip, denied) else tuple(sorted(wanted - unwanted))
 
 
 def is_about(pattern: str, url: str) -> bool:
-    """Whether `url` is a service of this machine, and the one that such a rule names if it names
-    one."""
+    """Return whether `url` is a service of this machine, and the one named by such a rule if that
+    names one."""
     try:
         parts = urlsplit(url)
         port = parts.port or {"http": 80, "https": 443}.get(parts.scheme, 0)

@@ -1,4 +1,4 @@
-"""What runs unasked, what is asked, what never runs: docs/safety.md has the table."""
+"""Decides what runs unasked, what is asked about, what is denied: docs/safety.md has the table."""
 
 from __future__ import annotations
 
@@ -62,9 +62,9 @@ class _Answer:
 
 @dataclass
 class _Case:
-    """An action with what is known of it: `place` is where the path of a file tool leads, `script`
-    the command that it starts, `grants` what the person allowed so far. `git_doubt` tells why git
-    may do more than read, `why_not` why no rule allows it though one is about it."""
+    """An action and what is known about it. `place` is where the path of a file tool leads,
+    `script` the command that it starts, `grants` what the person has allowed so far. `git_doubt`
+    returns why git may do more than read; `why_not` is why a rule about it does not allow it."""
 
     action: Action
     place: Path | None
@@ -75,7 +75,7 @@ class _Case:
 
 
 class GitJudge(Protocol):
-    """What is known of the repository that commands work in; see GitFacts."""
+    """Judges the repository in which commands work; see GitFacts."""
 
     def variables_objection(self, changed: Mapping[str, str | None]) -> str: ...
     def reading_objection(self, folder: Path) -> str: ...
@@ -86,36 +86,39 @@ class GitJudge(Protocol):
 
 @dataclass(frozen=True)
 class Policy:
-    """`contained`: a sandbox holds what commands and python code do. `effect_of` gives the declared
-    effect of an action's tool: read, write, execute or network; `locate` the file that a tool
-    takes a path for; `rate` the risk of an action and why; `blocked` why it may never run, "" if
-    it may. `network`: commands of the sandbox reach the network."""
+    """Decides whether an action runs unasked, is asked about, or is denied."""
 
     mode: Mode
     contained: bool
+    """A sandbox contains commands and Python code."""
     scope: AccessScope
     rules: tuple[Rule, ...]
     effect_of: Callable[[Action], str]
+    """Returns the declared effect of an action's tool: read, write, execute or network."""
     locate: Callable[[str], Path]
+    """Returns the file for a path given to a tool."""
     rate: Callable[[Action], tuple[Risk, str]]
+    """Returns the risk of an action and why."""
     blocked: Callable[[Action], str]
+    """Returns why an action may never run, "" if it may."""
     confirm: Confirm = "reach"
     network: bool = False
+    """Sandboxed commands reach the network."""
     own_loopback: bool = False
-    """That of the sandbox is not the machine's."""
+    """The sandbox's loopback is not the machine's."""
     cwd: Callable[[], str] = lambda: ""
-    """The folder that commands run in now."""
+    """Returns the folder that commands run in now."""
     git: Callable[[], GitJudge] | None = None
-    """What is known of the repository that commands work in; None: nothing is against it."""
+    """Judges the repository in which commands work; None: there is no objection to it."""
     coverage: Callable[[], Coverage | None] = lambda: None
-    """What the checkpoint before an action holds; None: there are none."""
+    """Returns what the checkpoint before an action holds, or None without checkpoints."""
     exported: Callable[[], Mapping[str, str | None]] = dict
-    """What earlier commands made of the variables; None: unset."""
+    """Returns the variables changed by earlier commands; None: unset."""
 
     def decide(self, action: Action, grants: Sequence[str]) -> DecisionObservation:
-        """Whether `action` may run, given what the person allowed so far. A path that
-        can't be told is denied; everything else goes the way of `_answer`, and the first reason
-        there is the one that is told."""
+        """Decide whether `action` may run, given what the person has allowed so far. It is denied
+        if its path can't be resolved. Otherwise `_answer` decides, and the first reason found there
+        is given."""
         try:
             place = self._place(action)
         except (ToolError, OSError) as error:
@@ -138,22 +141,23 @@ class Policy:
         )
 
     def grant_for(self, action: Action) -> str:
-        """The rule worth saving for `action` that is offered first; several joined by "; " for a
-        compound command, "" when none would be safe."""
+        """Return the rule that is offered first for `action`: several joined by "; " for a compound
+        command, "" if none would be safe."""
         return next(iter(self._grants(action, grant_for)), "")
 
     def grant_choices(self, action: Action) -> list[str]:
-        """Rules worth saving for `action`, from the exact one to the broadest; `grant_for` is one
-        of them."""
+        """Return the rules worth saving for `action`, from the exact one to the broadest;
+        `grant_for` is among them."""
         return self._grants(action, grant_choices)
 
     def grant_objection(self, action: Action, text: str) -> str:
-        """Why the rules `text`, which a person wrote, can't be saved as what lets `action` run
-        unasked; "" when they can."""
+        """Return why the rules `text`, written by a person, can't be saved to let `action` run
+        unasked; "" if they can."""
         return grant_objection(text, lambda grant: self._covers(action, grant))
 
     def _grants(self, action: Action, made_by: _Grants) -> list[str]:
-        """Those that cover `action`: else a rule would be saved, and asked about all the same."""
+        """Return the grants that cover `action`; saving any other would not keep it from being
+        asked about."""
         try:
             setting = self._setting(action, self._git_doubt_of(action))
             made = made_by(action, self.locate, setting)
@@ -165,12 +169,13 @@ class Policy:
         return [grant for grant in grants if grant and self._covers(action, grant)]
 
     def _covers(self, action: Action, grant: str) -> bool:
-        """Whether with `grant` saved `action` would run unasked. Nobody rates it for that."""
+        """Return whether `action` would run unasked with `grant`. Its risk is not rated for
+        this."""
         unrated = replace(self, rate=lambda action: (Risk.UNKNOWN, ""))
         return unrated.decide(action, (grant,)).decision == "allow"
 
     def _answer(self, case: _Case) -> _Answer:
-        """The order of decision: the first that has an answer gives it."""
+        """Decide in this order; the first check with an answer gives it."""
         return (
             self._hard_block(case)
             or self._hidden(case)
@@ -197,13 +202,13 @@ class Policy:
         return self.cwd() or str(self.scope.workspace)
 
     def _place(self, action: Action) -> Path | None:
-        """What the path of a file tool leads to in the end."""
+        """Return where the path of a file tool really leads."""
         path = path_of(action)
         return None if path is None else Path(os.path.realpath(self.locate(path)))
 
     def _folder_elsewhere(self, action: Action) -> str:
-        """Where a command would run, if not in the workspace: earlier ones chose it, unasked, and
-        what `rm -r build` means depends on it."""
+        """Return the folder in which a command would run if that is not the workspace, else "".
+        Earlier commands changed to it unasked, and what `rm -r build` means depends on it."""
         if not isinstance(action, CmdRunAction) or action.job is not None or action.is_input:
             return ""
         folder = self.cwd()
@@ -222,12 +227,12 @@ class Policy:
         return not any(map(runs_git, script.commands)) or not case.git_doubt()
 
     def _git_doubt_of(self, action: Action) -> Callable[[], str]:
-        """Looked at when it is first asked for, and once."""
+        """Return a function that looks for doubt when first called, and only then."""
         return functools.cache(lambda: self._git_doubt(action))
 
     def _git_doubt(self, action: Action) -> str:
-        """Why git may do more than read though its words say so; "" when it certainly reads, or
-        whatever it does is contained and runs unasked as well."""
+        """Return why git may do more than read, though its words say so. Returns "" if it certainly
+        only reads, or if what it does is contained and runs unasked anyway."""
         sealed = self.contained and self.scope.sealed
         if self.git is None or (
             self._is_contained(action) and (sealed or self.confirm != "always")
@@ -263,7 +268,7 @@ class Policy:
         return next((rule for rule in rules if self._matches(rule, case.action)), None)
 
     def _about(self, action: Action, rules: Iterable[Rule]) -> tuple[Rule, ...]:
-        """The rules that may forbid this command."""
+        """Return the rules that may forbid this command."""
         tools = ("bash", UNSANDBOXED) if self._leaves_sandbox(action) else ("bash",)
         return tuple(rule for rule in rules if rule.tool in tools)
 
@@ -282,8 +287,8 @@ class Policy:
         return _Answer("deny", f"{told}; {why}" if why else told, "plan")
 
     def _asked_by_rule(self, case: _Case) -> _Answer | None:
-        """A script that can't be judged whole is asked when a rule may forbid a part of it, in
-        every mode: nobody can tell whether it falls under the rule."""
+        """Ask if an asking rule matches. In every mode, also ask about a script that can't be
+        judged whole if a denying rule may match a part of it: nobody can tell."""
         action, script = case.action, case.script
         if script is not None and isinstance(action, CmdRunAction):
             denying = self._about(action, of_decision(self.rules, "deny"))
@@ -309,7 +314,8 @@ class Policy:
     def _rule_for_command(
         self, case: _Case, action: CmdRunAction, rules: Iterable[Rule]
     ) -> Rule | None:
-        """The rule that allows it; where one is about it and does not, `why_not` is told."""
+        """Return the rule that allows a command; if one is about it and does not, set
+        `why_not`."""
         if case.script is None or action.is_input or self._names_hidden(action):
             return None
         wanted = UNSANDBOXED if self._leaves_sandbox(action) else "bash"
@@ -318,12 +324,12 @@ class Policy:
         case.why_not = found.why or self._git_objection(action, found)
         if case.why_not or not found.allowed:
             return None
-        # What only reads needs no rule, but gets wider rights only by one that is about all.
+        # What only reads needs no rule, but only a rule for everything widens its rights.
         return found.rule or next((rule for rule in own if not rule.pattern), None)
 
     def _git_objection(self, action: CmdRunAction, found: Allowance) -> str:
-        """Why rules are not enough for what git would do outside the sandbox. One that is about
-        all commands is."""
+        """Return why rules don't suffice for what git would do outside the sandbox. A rule about
+        all commands does."""
         parts = [(part, rule) for part, rule in found.parts if runs_git(part) and rule.pattern]
         if self.git is None or self._is_contained(action) or not parts:
             return ""
@@ -341,7 +347,7 @@ class Policy:
         return ""
 
     def _setting(self, action: Action, doubt: Callable[[], str]) -> CommandContext:
-        """Where a command would run, for the rules about it."""
+        """Return where a command would run, for matching rules."""
         return CommandContext(
             str(self.scope.workspace),
             self._redirect_rule(action),
@@ -351,7 +357,7 @@ class Policy:
         )
 
     def _redirect_rule(self, action: Action) -> Callable[[str, str | None], bool]:
-        """Whether a command that is allowed may write to a file by a redirect unasked."""
+        """Return a function that says whether an allowed command may redirect to a file unasked."""
         contained = self._is_contained(action)
 
         def may_write(target: str, folder: str | None) -> bool:
@@ -374,8 +380,8 @@ class Policy:
         return action.unsandboxed or (action.network and not self.network)
 
     def _names_hidden(self, action: CmdRunAction) -> bool:
-        """Whether a command that no sandbox contains names a file that is hidden, or searches a
-        folder that has one."""
+        """Return whether an uncontained command names a hidden file or searches a folder that
+        contains one."""
         if self._is_contained(action):
             return False
         return names_hidden(parse_script(action.command), self.scope, self._start)
@@ -407,18 +413,18 @@ class Policy:
         return _Answer("allow", "it stays within what it may reach", self.mode, risk)
 
     def losses(self, action: Action, coverage: Coverage) -> Losses:
-        """What `action` names of what no checkpoint holds."""
+        """Return what `action` would destroy among what no checkpoint holds."""
         return losses(action, self.effect_of(action), self.scope, self._start, coverage)
 
     def _looked_like_reading(self, case: _Case) -> str:
-        """Why a git command that looks as if it read is not taken to."""
+        """Return why a git command that looks read-only may do more; "" if it does not look so."""
         if not isinstance(case.action, CmdRunAction) or not is_read_only(case.action.command):
             return ""
         script = parse_script(case.action.command)
         return case.git_doubt() if any(map(runs_git, script.commands)) else ""
 
     def _reason_to_ask(self, action: Action, place: Path | None) -> str:
-        """What of `action` goes beyond what runs unasked; "" when nothing does."""
+        """Return why `action` goes beyond what runs unasked; "" if it does not."""
         effect = self.effect_of(action)
         if effect == "write" and place is not None:
             if not self.scope.may_write(place):
@@ -442,12 +448,12 @@ class Policy:
         return f"no sandbox contains {_kind_of_action(action)}"
 
     def _stays(self, url: str | None) -> bool:
-        """Whether a page is one that was gone to before, or a server's that commands started in
-        their sandbox: from there nothing gets anywhere."""
+        """Return whether a page was visited before or comes from a server that commands started in
+        their sandbox: nothing can leave from there."""
         return url is None or (self.own_loopback and is_loopback(url))
 
     def _of_edits(self) -> str:
-        """What an edit of what the agent may change needs."""
+        """Return why an edit within the writable places must be asked about; "" if it need not."""
         if self.contained or self.mode == "auto-edit":
             return ""
         return "no sandbox contains commands, so edits are asked too"

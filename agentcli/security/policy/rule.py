@@ -1,4 +1,4 @@
-"""One rule of the person."""
+"""One rule of the policy."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Literal
 Decision = Literal["allow", "ask", "deny"]
 Pattern = Literal["", "command", "path", "url"]
 """What the brackets of `tool(pattern)` hold: nothing, the words of a command, globs for paths, or a
-site as domain:name. It is held against the argument of a call that has this name."""
+site as domain:name. It is compared with the argument of the tool call that has this name."""
 
 
 @dataclass(frozen=True)
 class Rule:
-    """`pattern` "" is everything the tool does. `origin` says where it was set. `here`: the person
-    made it in this workspace, and not in settings for all."""
+    """A rule that the person wrote. An empty `pattern` covers everything the tool does. `origin`
+    says where it was set. `here`: it was made in this workspace, not in global settings."""
 
     decision: Decision
     tool: str

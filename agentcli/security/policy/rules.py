@@ -1,8 +1,9 @@
-"""Rules of the person: what runs unasked, what is asked, what never runs.
+"""Rules of the person: what runs unasked, what is asked about, what is denied.
 
-A rule is `tool` or `tool(pattern)`. bash(git status) is that command and no other, bash(git push:*)
-every command that begins with these words; edit(src/**) the files of a glob, as in .gitignore;
-fetch(domain:example.org) a site with what is below it; mcp__server__* all tools of a server.
+A rule is `tool` or `tool(pattern)`. bash(git status) means exactly that command, bash(git push:*)
+every command that begins with these words, edit(src/**) the files that match a glob as in
+.gitignore, fetch(domain:example.org) a site and its subdomains, mcp__server__* all tools of a
+server.
 """
 
 from __future__ import annotations
@@ -23,22 +24,22 @@ from agentcli.security.policy.host_ports import NETWORK, is_about, port_of
 from agentcli.security.policy.rule import Decision, Pattern, Rule
 
 UNSANDBOXED = "unsandboxed"
-"""Of commands that ask to run without the sandbox: a rule for bash lets none of them run, as what
-it names may itself have been changed by what the sandbox contains. One that allows names all words
-of a command."""
+"""Tool name of rules for commands that ask to run without the sandbox. Rules for bash don't allow
+these, because sandboxed commands may have changed the very program that a rule names. An allowing
+rule must name all words of a command."""
 _COMMANDS = ("bash", UNSANDBOXED)
 _OF_ALL_FILES = (("edit", "write"), ("read", "read"))
 _BROWSING = {"browse_interactive": "browse"}
-"""Rules for browse are about both."""
+"""Rules for browse cover both tools."""
 _PLANNED: Mapping[str, Pattern] = {"delegate": ""}
-"""Rules for these tools hold as soon as there are any."""
+"""Tools that do not exist yet; rules for them will apply as soon as they do."""
 _FORM = re.compile(r"(?P<tool>[A-Za-z_][\w.-]*\*?)(?:\((?P<pattern>.*)\))?", re.ASCII)
 _OF_SERVER = re.compile(r"mcp__\w[\w.-]*?__(?:\*|[\w.-]+)", re.ASCII)
 _EXAMPLES = "write it as bash(git status), bash(git push:*), edit(src/**) or fetch(domain:name)"
 
 
 def parse_rule(text: str, decision: Decision, origin: str, *, here: bool = False) -> Rule:
-    """Raises ConfigError, with a hint, for what is no rule; see `check_rule` too."""
+    """Parse a rule; see `check_rule` too. Raises ConfigError, with a hint."""
     found = _FORM.fullmatch(text.strip())
     if found is None:
         raise ConfigError(f"{origin}: {text!r} is not a rule", hint=_EXAMPLES)
@@ -63,8 +64,8 @@ def parse_rule(text: str, decision: Decision, origin: str, *, here: bool = False
 
 
 def check_rule(rule: Rule, tools: Mapping[str, Pattern]) -> Rule:
-    """Raises ConfigError, with a hint, for a rule that could never match: `tools` says by name
-    what the patterns of rules for a tool are."""
+    """Return `rule` if it could ever match. `tools` says for each tool what its rules' patterns
+    are. Raises ConfigError, with a hint."""
     if rule.tool == NETWORK:
         return _checked_port(rule)
     known = {**_PLANNED, **tools, UNSANDBOXED: "command"}
@@ -87,7 +88,8 @@ def check_rule(rule: Rule, tools: Mapping[str, Pattern]) -> Rule:
 
 
 def _checked_port(rule: Rule) -> Rule:
-    """Raises ConfigError for a rule that names no port, or asks: a port is open or it is not."""
+    """Return a rule that names a port. Raises ConfigError if it names none, or asks: a port is
+    either open or not."""
     if rule.decision == "ask" or (not rule.pattern and rule.decision == "allow"):
         raise ConfigError(
             f"{rule.origin}: {str(rule)!r} is to name a port of this machine, and to allow or deny",
@@ -102,7 +104,7 @@ def _checked_port(rule: Rule) -> Rule:
 
 
 def parse_grants(text: str) -> tuple[Rule, ...]:
-    """The rules of a grant, which `; ` separates; those that are none are left out."""
+    """Return the rules of a grant, which `; ` separates; invalid ones are left out."""
     found = []
     for part in split_grants(text):
         try:
@@ -113,7 +115,7 @@ def parse_grants(text: str) -> tuple[Rule, ...]:
 
 
 def split_grants(text: str) -> list[str]:
-    """The rules that `text` joins by `; `; one within quotes separates nothing."""
+    """Split `text` into rules at each `; ` outside of quotes."""
     parts, start, quoted = [], 0, False
     for at, character in enumerate(text):
         if character == "'":
@@ -125,9 +127,9 @@ def split_grants(text: str) -> list[str]:
 
 
 def for_tool(rule: Rule, action: Action, effect: str) -> bool:
-    """Whether `rule` is about the tool of `action`. Rules for edit are about every tool that writes
-    a file, those for read about every tool that reads files, those for browse about both tools that
-    do."""
+    """Return whether `rule` is about the tool of `action`. Rules for edit cover every tool that
+    writes files, those for read every tool that reads files, those for browse both browsing
+    tools."""
     name = tool_name(action)
     if rule.tool.endswith("*"):
         return name.startswith(rule.tool[:-1])
@@ -143,9 +145,9 @@ def matches(
     workspace: Path,
     home: Path,
 ) -> bool:
-    """Of any tool but bash: whether `rule` is about this call, which has that effect. A file is
-    judged by where its path leads in the end; what may not happen to it is also looked up under the
-    name it was given."""
+    """Return whether `rule` matches this call of any tool but bash, which has that effect. A file
+    is judged by where its path really leads; rules that deny or ask are also compared with the
+    path as given."""
     if isinstance(action, CmdRunAction):
         return False
     url: str | None = getattr(action, "url", None)
@@ -175,7 +177,7 @@ def _is_of_domain(url: str, domain: str) -> bool:
 
 
 def _as_asked_for(host: str) -> str:
-    """As name servers know it, however it is written."""
+    """Return a host as name servers know it, however it is written."""
     try:
         return host.encode("idna").decode().lower()
     except UnicodeError:
@@ -183,5 +185,5 @@ def _as_asked_for(host: str) -> str:
 
 
 def of_decision(rules: Sequence[Rule], decision: Decision) -> tuple[Rule, ...]:
-    """The rules of one kind, in their order."""
+    """Return the rules with this decision, in order."""
     return tuple(rule for rule in rules if rule.decision == decision)

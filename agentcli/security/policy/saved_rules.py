@@ -1,4 +1,4 @@
-"""Rules a person saved for a workspace: one text file beside the settings, one line each."""
+"""Rules that a person saved for workspaces: a text file beside the settings, one rule per line."""
 
 from __future__ import annotations
 
@@ -20,14 +20,16 @@ _MAX_BYTES = 1_000_000
 
 @dataclass
 class SavedRules:
-    """`path`: the file. `notices`, after `load`: lines for the person about what was left out."""
+    """The saved rules in the file `path`. After `load`, `notices` tells the person what was left
+    out."""
 
     path: Path
     notices: list[str] = field(default_factory=list)
 
     def load(self, workspace: Path, tools: Mapping[str, Pattern]) -> tuple[Rule, ...]:
-        """The rules of this workspace for `tools` (see `check_rule`). A line that is none is named
-        in `notices`; so is a file that can't be read, or that others could have written."""
+        """Return the rules of this workspace for `tools` (see `check_rule`). Invalid lines are
+        reported in `notices`, and so is a file that can't be read or that others could have
+        written."""
         self.notices = []
         found: list[Rule] = []
         for number, line in enumerate(self._lines(), 1):
@@ -49,8 +51,8 @@ class SavedRules:
         return tuple(found)
 
     def add(self, workspace: Path, rules: Iterable[Rule]) -> None:
-        """Save `rules` for `workspace`; those that are there already are not repeated. The file is
-        replaced as a whole, so that it is never half written. Raises ConfigError."""
+        """Save `rules` for `workspace`, without duplicates. The file is replaced as a whole, so
+        that it is never half written. Raises ConfigError."""
         folder = str(workspace)
         if "\n" in folder or not folder.isprintable():
             raise ConfigError(f"{folder!a} can't stand in {self.path}")
@@ -58,8 +60,8 @@ class SavedRules:
         self._change(lambda lines: [*lines, *(e for e in dict.fromkeys(new) if e not in lines)])
 
     def remove(self, workspace: Path, text: str) -> bool:
-        """Remove the rule `text`, as its `str` is, of `workspace`; False when there is none. Raises
-        ConfigError."""
+        """Remove the rule whose `str` is `text` from `workspace`; return False if there is none.
+        Raises ConfigError."""
 
         def others(lines: list[bytes]) -> list[bytes]:
             return [line for line in lines if not _is_rule(line, text, str(workspace))]
@@ -67,8 +69,8 @@ class SavedRules:
         return self._change(others)
 
     def _change(self, change: Callable[[list[bytes]], list[bytes]]) -> bool:
-        """Whether `change` left the lines of the file otherwise."""
-        # A link is the person's own: what it leads to is replaced.
+        """Apply `change` to the lines of the file; return whether they differ."""
+        # If the person made the file a symlink, replace its target.
         path = Path(os.path.realpath(self.path))
         try:
             with locked(path):
@@ -88,7 +90,7 @@ class SavedRules:
             return []
 
     def _read(self) -> bytes:
-        """Raises OSError, for a file that others could have written too."""
+        """Read the file. Raises OSError, also if others could have written it."""
         try:
             with open_regular(self.path, follow=True) as file:
                 if fault := ownership_fault(os.fstat(file.fileno())):
@@ -102,7 +104,7 @@ class SavedRules:
 
 
 def _is_rule(line: bytes, text: str, folder: str) -> bool:
-    """Whether the line saves the rule for the folder, whatever spelling it has."""
+    """Return whether the line saves this rule for the folder, however it is spelled."""
     parsed = _LINE.fullmatch(line.decode("utf-8", "replace"))
     if parsed is None or parsed[3] != folder:
         return False

@@ -1,1 +1,1 @@
-"""How risky an action is."""
+"""Rates how risky an action is."""

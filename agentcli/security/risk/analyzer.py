@@ -1,4 +1,4 @@
-"""Several ways to rate the risk of an action, taken together."""
+"""Combines several ways to rate the risk of an action."""
 
 from __future__ import annotations
 
@@ -15,13 +15,15 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Analyzer:
-    """The highest rating counts, so that none of the analyzers can talk a risk down. One that
-    fails counts as HIGH: what could not be judged must not pass for harmless."""
+    """Rates an action by several analyzers. The highest rating counts, so that no analyzer can talk
+    a risk down. One that fails counts as HIGH: what could not be judged must not pass as harmless.
+    """
 
     analyzers: Sequence[Rate]
 
     def rate(self, action: Action) -> tuple[Risk, str]:
-        """The risk and its reason; UNKNOWN only when nobody had anything to say. Never raises."""
+        """Return the risk and its reason; UNKNOWN only if no analyzer has a rating. Never
+        raises."""
         highest, why = Risk.UNKNOWN, ""
         for analyzer in self.analyzers:
             risk, reason = _rated(analyzer, action)
@@ -31,7 +33,7 @@ class Analyzer:
 
 
 def model_rating(action: Action) -> tuple[Risk, str]:
-    """What the model itself said about its action; UNKNOWN when it said nothing."""
+    """Return the model's own rating of its action; UNKNOWN if it gave none."""
     risk = getattr(action, "security_risk", Risk.UNKNOWN)
     return risk, "" if risk is Risk.UNKNOWN else f"the model rates it {risk.name.lower()} itself"
 
@@ -40,7 +42,7 @@ def _rated(analyzer: Rate, action: Action) -> tuple[Risk, str]:
     try:
         return analyzer(action)
     except Exception:
-        # Whatever is wrong in one, the action must not pass for harmless, nor the turn end by it.
+        # Whatever went wrong, the action must not pass as harmless, and the turn must go on.
         _LOG.exception("an analyzer of risk failed")
         return Risk.HIGH, f"the {_name(analyzer)} analyzer failed, so the risk isn't known"
 

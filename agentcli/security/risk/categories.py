@@ -1,5 +1,5 @@
-"""What makes an action risky: categories.toml. A pattern is compiled when it is first used, as all
-of them take longer than most actions are judged."""
+"""What makes an action risky, from categories.toml. Patterns are compiled on first use, because
+compiling all of them takes longer than judging most actions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 
 class Category(NamedTuple):
-    """`reason` completes "it …"."""
+    """`reason` completes the sentence "it …"."""
 
     reason: str
     pattern: re.Pattern[str]
@@ -19,7 +19,7 @@ class Category(NamedTuple):
 
 @functools.cache
 def commands() -> tuple[Category, ...]:
-    """Matched at the start of a command."""
+    """Return the categories that match at the start of a command."""
     return tuple(
         Category(row["reason"], _compiled([f"(?:{text})(?= |$)" for text in row["commands"]]))
         for row in _table()["category"]
@@ -28,7 +28,8 @@ def commands() -> tuple[Category, ...]:
 
 @functools.cache
 def code() -> tuple[Category, ...]:
-    """Searched for in code of other languages; the first is about databases."""
+    """Return the categories to search for in code of other languages; the first one is about
+    databases."""
     return tuple(Category(row["reason"], _compiled(row["pattern"])) for row in _table()["code"])
 
 

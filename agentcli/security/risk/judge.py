@@ -1,4 +1,4 @@
-"""A model as a judge of risk."""
+"""A model that judges risk."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ Answer with one line: low, medium or high, a colon, and the reason in a few word
 
 @dataclass
 class Judge:
-    """`ask` sends one prompt to a model and returns its text. Identical actions are asked about
-    once."""
+    """Asks a model to rate actions. `ask` sends it one prompt and returns its text. For identical
+    actions it is asked only once."""
 
     ask: Callable[[str], str]
     _known: dict[str, tuple[Risk, str]] = field(default_factory=dict)
 
     def __call__(self, action: Action) -> tuple[Risk, str]:
-        """HIGH for whatever isn't a plain answer, for an action too long to be shown whole, and
-        while the model can't be reached."""
+        """Return the model's rating; HIGH if the answer is not plain, the action is too long to be
+        shown whole, or the model can't be reached."""
         shown = _shown(action)
         if len(shown) > _MOST_CHARS:
             return Risk.HIGH, "it is too long for the judge"
@@ -59,8 +59,8 @@ class Judge:
 
 
 def _shown(action: Action) -> str:
-    """What the action would do, without what only tells where it stands in the session; the
-    model's own thoughts and rating are no evidence."""
+    """Return what the action would do, without its place in the session, and without the model's
+    own thoughts and rating, which are no evidence."""
     left_out = {*COMMON_FIELDS, "thought", "security_risk"}
     data = action.model_dump(mode="json", exclude_defaults=True, exclude=left_out)
     return json.dumps({"kind": action.kind, **data}, ensure_ascii=True, sort_keys=True)

@@ -1,4 +1,4 @@
-"""How risky an action is, by rules: no model is asked, nothing is run."""
+"""Rates the risk of an action by rules; asks no model and runs nothing."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ _RUNS_TEXT = SHELLS | {"eval", "source", "."}
 
 
 def rate_by_rules(action: Action, scope: AccessScope, cwd: str) -> Rating:
-    """How much harm `action` could do, and in words why: LOW for what only reads, HIGH for what a
-    category names, MEDIUM for the rest and for what can't be judged. Commands run in `cwd`."""
+    """Return how much harm `action` could do, and why in words. LOW: it only reads; HIGH: it
+    matches a category; MEDIUM: anything else, or it can't be judged. Commands run in `cwd`."""
     match action:
         case CmdRunAction(job=None):
             return _command(action, scope, cwd)
@@ -96,7 +96,7 @@ def _command(action: CmdRunAction, scope: AccessScope, cwd: str) -> Rating:
 
 
 def _script_risk(text: str, script: Script, expander: Expander, scope: AccessScope) -> str:
-    """Why a script is of high risk; "" when nothing says so."""
+    """Return why a script is of high risk; "" if nothing suggests it."""
     time_limit = TimeLimit(_LONGEST_S)
     for command in script.commands:
         if time_limit.is_over():
@@ -136,7 +136,7 @@ def _as_root(command: SimpleCommand) -> str:
 
 
 def _foreign(command: SimpleCommand) -> str:
-    """Code of another language among the words, or as input."""
+    """Return the risk of code in another language, given as an argument or as input."""
     name = command_name(command.words[0]) if command.words else None
     if name is None or not INTERPRETERS.fullmatch(name):
         return ""
@@ -150,7 +150,7 @@ def _foreign(command: SimpleCommand) -> str:
 
 
 def _queried(command: SimpleCommand) -> str:
-    """A client of a database that is told by its input to delete something."""
+    """Return the risk of a database client whose input tells it to delete something."""
     name = command_name(command.words[0]) if command.words else None
     if (
         name is None
@@ -177,7 +177,8 @@ def _in_python_text(code: str) -> str:
 
 
 def _in_python(code: str, found: PythonCode) -> str:
-    """Only what is given to a driver is a query there, not what stands in other texts."""
+    """Return the risk of Python code. SQL counts only where it is passed to a database driver, not
+    in other texts."""
     queries = "\n".join(found.queries)
     loses = table.pattern("sql-loss").search(queries) and not table.pattern("in-memory").search(
         code
@@ -278,7 +279,8 @@ def _is_system(place: Path, scope: AccessScope) -> bool:
 
 
 def _can_be_made_again(target: Target, scope: AccessScope) -> bool:
-    """Every place is inside the workspace, in a folder that tools make, or of temporary files."""
+    """Return whether every place is within a workspace folder that tools generate, or in a
+    temporary folder."""
     for base in target.places:
         whole = Path(base, *target.pattern)
         roots = [root for root in (scope.workspace, *scope.writable) if _below(whole, root)]
@@ -299,7 +301,7 @@ def _below(place: Path, folder: Path) -> bool:
 
 
 def _fed(script: Script, expander: Expander) -> str:
-    """A shell or interpreter that runs what was fetched or decoded."""
+    """Return the risk of a shell or interpreter that runs fetched or decoded text."""
     fetched: set[str] = set()
     for command in script.commands:
         name = command_name(command.words[0]) if command.words else None
@@ -336,7 +338,7 @@ def _origin(commands: list[SimpleCommand] | tuple[SimpleCommand, ...]) -> str:
 
 
 def _written_by(command: SimpleCommand) -> set[str]:
-    """Names of files that a fetching command may leave."""
+    """Return the names of files that a fetching command may leave behind."""
     names = {Path(r.target).name for r in command.redirects if r.target and ">" in r.operator}
     for word in command.words[1:]:
         if word and not word.startswith("-"):
@@ -358,9 +360,9 @@ def _runs_one_of(command: SimpleCommand, names: set[str]) -> bool:
 
 
 def _by_raw_text(text: str, script: Script) -> str:
-    """Where the words of a script aren't certain, what its text looks like counts: quotes, escapes
-    and letters that only look different are taken off. Split without a reader of commands: where
-    a script is torn or has here-documents, that finds less (24 of 8,000 scripts would pass)."""
+    """Judge a script with uncertain words by its text, without quotes, escapes and look-alike
+    letters. The text is split without a parser, because that finds less in broken scripts and in
+    here-documents (24 of 8,000 scripts would pass)."""
     plain = unicodedata.normalize("NFKC", text)
     unknown_name = any(c.words[:1] == (None,) for c in script.commands)
     if not script.unclear and plain == text and not unknown_name:
