@@ -148,7 +148,7 @@ class _Writer(Beneath):
         """Give the open file `source` this name too."""
         folder, name = self.place(path)
         temporary = self._free_name(folder)
-        # Giving a folder makes CPython call linkat, which alone follows this link.
+        # With a folder given, CPython calls linkat, the only call that follows this link.
         descriptor = f"/proc/self/fd/{source.fileno()}".encode()
         os.link(descriptor, temporary, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=True)
         os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)

@@ -68,8 +68,8 @@ class FileLibrary(Library):
             return []
 
     def _last_used_first(self) -> list[Path]:
-        """Sort by the time of the last write, without reading any session. Sessions whose events
-        are in a database are left out."""
+        """Return the folders of all sessions, the last written first, without reading any session.
+        Those whose events are in a database are left out."""
         found = [(_last_write(folder), folder) for folder in self._folders()]
         mine = [(at, folder) for at, folder in found if at or kept_elsewhere(folder) is None]
         return [folder for _, folder in sorted(mine, reverse=True)]

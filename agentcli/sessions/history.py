@@ -40,7 +40,8 @@ def steps_with_trees(events: Sequence[Event]) -> list[StepTrees]:
             if event.tree and event.moment == "before_step":
                 steps.append(StepTrees(event.id, event.tree, None))
         elif isinstance(event, RewindAction) and event.tree is not None:
-            # Steps undone between `to_event` and now are in effect again, later ones are not.
+            # The same steps count as at `to_event`: one undone before it stays undone, one undone
+            # after it counts again.
             steps = list(known[bisect_right(known, event.to_event, key=lambda at: at[0]) - 1][1])
             _close(steps, event.tree)
         elif isinstance(event, SessionStartedObservation):

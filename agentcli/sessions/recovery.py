@@ -74,8 +74,8 @@ def awaits_approval(events: Sequence[Event], action: Action) -> bool:
 
 
 def interruption_was_recorded(events: Sequence[Event]) -> bool:
-    """Whether an earlier recovery has already recorded that the action running when the process was
-    killed was interrupted. That recovery was killed before it finished."""
+    """Whether an earlier recovery, itself killed before it finished, has already recorded that the
+    kill interrupted the running action."""
     for event in newest_first(events):
         if event.reply is not None:
             break

@@ -122,7 +122,7 @@ def _coarse_diff(before: list[str], after: list[str], name: str, new_name: str) 
 
 
 def introduced_error(shown: str, old: str, new: str) -> str | None:
-    """Describe a syntax error that `new` has and `old` had not, for the file types checked here."""
+    """Describe a syntax error that `new` has but `old` did not, for the file types checked here."""
     problem = _syntax_error(shown, new)
     if problem is None or (old and _syntax_error(shown, old)):
         return None
