@@ -52,7 +52,7 @@ def write_summary(
 
 
 def allow_work_again(session: Session) -> None:
-    """Tell the model that it may work on, if the last thing it was told is to stop and sum up."""
+    """Tell the model that it may continue, if the last thing it was told is to stop and sum up."""
     if is_summary_due(session.events):
         session.emit(MessageAction(content=_GO_ON, source=Source.ENVIRONMENT))
 

@@ -112,8 +112,8 @@ class _Finding:
 def check_progress(
     events: Sequence[Event], state: State, *, interactive: bool
 ) -> MessageAction | Ending | None:
-    """Return what to tell the model before the next call, or how to end the turn; None if it gets
-    on.
+    """Return what to tell the model before the next call, or how to end the turn; None if the agent
+    makes progress.
 
     `events` are all events of a session. If there is a user to talk to (`interactive`), only what
     follows their last message counts; otherwise a message that reaches the working agent changes

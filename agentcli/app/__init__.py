@@ -1,1 +1,1 @@
-"""Puts the parts together: a session and an agent from settings."""
+"""Assembles a session and an agent from settings."""

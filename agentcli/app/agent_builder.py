@@ -110,8 +110,8 @@ class AgentBuilder:
     """The hooks of the trusted project."""
     interactive: bool = False
     name_folders: NameFolders | None = None
-    """Adds folders that the user's words name to the writable ones; None: only those in the
-    settings are writable."""
+    """Asks which folders may be written to, if the workspace is or holds the home folder; None:
+    none of them, as nobody is asked."""
     project_agents: Mapping[str, bytes] = field(default_factory=dict)
     """The files of the trusted project that define agents, by their path in it."""
     role: ChildRole | None = None

@@ -31,7 +31,7 @@ class KnownAgents:
     notices: tuple[str, ...] = ()
 
     def get(self, name: str) -> AgentDefinition:
-        """Raises ToolError."""
+        """Return the agent of this name. Raises ToolError if there is none."""
         if name not in self.known:
             raise ToolError(f"There is no agent {name!r}. They are: {', '.join(self.known)}.")
         return self.known[name]

@@ -198,7 +198,7 @@ class Children:
     def _state(self, folder: Path) -> State:
         return state_of(folder) if exists(folder) else State()
 
-    # --- what came of it
+    # --- the report
 
     def _report(self, run: ChildRun) -> Observation:
         """Return the report on a run. Raises TurnInterrupted if the child was interrupted, LLMError

@@ -1,4 +1,4 @@
-"""Writing a recording: what a session began with and what came of it, in one file."""
+"""Writes a recording: what a session began with and everything that happened in it, in one file."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from agentcli.settings import Settings
 from agentcli.system.programs import find_program
 
 _MOST_BYTES = 64_000_000
-"""Of files. A recording is read as a whole, and belongs beside tests."""
+"""Most bytes of files. A recording is read as a whole, and belongs beside tests."""
 _GIT_BYTES = 20_000_000
 _HISTORY_BYTES = 100_000_000
-"""Of a repository, unpacked, that are searched for secrets."""
+"""Most bytes of a repository, unpacked, to search for secrets."""
 KEPT_SETTINGS = {"tools": ("max_output_chars",), "sandbox": ("read",)}
-"""Those that results depend on and that nobody is harmed by who takes over a recording."""
+"""Settings that results depend on and that harm nobody who adopts them from a recording."""
 
 
 def write_recording(
@@ -44,9 +44,9 @@ def write_recording(
     *,
     hooked: bool,
 ) -> list[str]:
-    """Write the session to `target`, secrets masked; `start` is the snapshot of what it began with,
-    its first one where that is empty; `hooked` as in the stage. `containment` is the session's.
-    Returns what people should know of it. Raises SessionError."""
+    """Write the session to `target`, with secrets masked. `start` is the snapshot it began with; if
+    empty, its first one. `hooked` is as in the stage, and `containment` is the session's. Returns
+    notes for people. Raises SessionError."""
     environ, home = containment.environ, containment.home
     with stage_of_session(home, environ, record, start, hooked=hooked) as stage:
         writer = _Recorder(stage, containment, redactor, target)
@@ -70,14 +70,14 @@ class _Recorder:
         self.notes: list[str] = []
 
     def lines(self, record: SessionRecord) -> Iterator[str]:
-        # The files first, as the copy has them now: those at checkpoints take their place.
+        # Collect the files first, as the copy has them now: those of checkpoints replace them.
         files = list(self._files())
         changes = dict(self._changes())
         events = map(self._shareable, self._stage.events)
         yield from recording_lines(self._header(record), files, events, changes)
 
     def _shareable(self, event: Event) -> Event:
-        """Without the name of the machine."""
+        """Return the event without secrets and the name of the machine."""
         if isinstance(event, SessionStartedObservation):
             event = event.model_copy(update={"host": "", "pid": 0})
         return event_from_dict(self._redactor(event_to_dict(event)))
@@ -108,7 +108,8 @@ class _Recorder:
                 yield self._masked(file)
 
     def _belongs(self, file: RecordedFile) -> bool:
-        """Not what the session may not read, nor the recording itself."""
+        """Whether a file goes into the recording. It does not if the session may not read it, or if
+        it is the recording itself."""
         path = PurePosixPath(file.path)
         if path.name.endswith(".sample") and path.parent.match("*.git/hooks"):
             return False
@@ -154,7 +155,7 @@ class _Recorder:
         ]
 
     def _is_clean(self, folder: Path) -> bool:
-        """Whether the repository is small and nothing secret is in its history."""
+        """Whether the repository is small enough and has no secrets in its history."""
         shown = folder.relative_to(self._stage.top)
         size = sum(file.lstat().st_size for file in folder.rglob("*") if file.is_file())
         if size > _GIT_BYTES:
@@ -166,7 +167,8 @@ class _Recorder:
         return True
 
     def _has_secrets(self, folder: Path) -> bool:
-        """Also where nobody can tell."""
+        """Whether the repository contains secrets, or may contain them because that can't be
+        checked."""
         git = find_program("git")
         if git is None:
             return True
@@ -196,7 +198,7 @@ class _Recorder:
         return any(self._redactor.text(text) != text for text in texts)
 
     def _changes(self) -> Iterator[tuple[int, list[RecordedFile]]]:
-        """Of each checkpoint the files that were others than at the one before."""
+        """Yield for each checkpoint the files that differ from the previous one."""
         store, before = self._stage.store, self._stage.start
         for event in self._stage.events:
             tree = _tree_of(event)
@@ -216,7 +218,7 @@ class _Recorder:
 
 
 def _generated_in(path: PurePosixPath) -> PurePosixPath:
-    """The outermost folder on `path` that tools fill."""
+    """Return the outermost folder on `path` that tools fill."""
     parents = [*reversed(path.parents)][1:]
     return next(folder for folder in [*parents, path] if is_generated(folder.name))
 
@@ -228,7 +230,7 @@ def _tree_of(event: Event) -> str:
 
 
 def kept_settings(settings: Settings) -> Mapping[str, object]:
-    """By dotted key."""
+    """Return the kept settings by dotted key."""
     return {
         f"{section}.{name}": getattr(getattr(settings, section), name)
         for section, names in KEPT_SETTINGS.items()
@@ -237,7 +239,7 @@ def kept_settings(settings: Settings) -> Mapping[str, object]:
 
 
 def with_kept(settings: Settings, kept: Mapping[str, object]) -> Settings:
-    """`settings` with those that a recording has. Raises ValueError for one that is none."""
+    """Return `settings` with those of a recording. Raises ValueError if one is invalid."""
     data = settings.model_dump()
     for section, names in KEPT_SETTINGS.items():
         for name in names:

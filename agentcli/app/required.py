@@ -1,4 +1,4 @@
-"""What a person requires of a run, checked before anything starts."""
+"""What the user requires of a run, checked before anything starts."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ _OF_BASH = frozenset(
 
 @dataclass(frozen=True)
 class Required:
-    """`recorded` is what the session keeps of it, `told` what the model is told."""
+    """Requirements: `recorded` is what the session keeps, `told` what the model is told."""
 
     recorded: RequirementsObservation
     told: tuple[Event, ...] = ()
 
     def holds(self, state: State) -> bool:
-        """Whether the same is required already."""
+        """Whether exactly this is required already."""
         wanted = self.recorded.model_dump(include={"tests", "check", "retries", "answer_schema"})
         return state.required == wanted
 
@@ -41,8 +41,8 @@ class Required:
 def required_of(
     settings: RunSettings, schema: Path | Mapping[str, Any] | None, environ: Mapping[str, str]
 ) -> Required | None:
-    """None for nothing; `schema` is a file or what is in one. Raises UsageError for a check that
-    can't be run, and for a `schema` that is none."""
+    """Return the requirements, None if there are none. `schema` is a file or the content of one.
+    Raises UsageError for a check that can't be run, and for an invalid `schema`."""
     answer_schema = _schema(schema) if schema is not None else None
     if not (settings.check or settings.require_evidence or answer_schema is not None):
         return None
@@ -76,8 +76,8 @@ def _told(schema: dict[str, Any]) -> MessageAction:
 
 
 def require_command(check: str, environ: Mapping[str, str]) -> None:
-    """Raises UsageError where bash can't read the check, or it begins with a program that there is
-    none of. One with a path may come to be."""
+    """Raise UsageError if bash can't parse the check, or it begins with a program that does not
+    exist. A program given by path may still be created."""
     if fault := _syntax_fault(check):
         raise UsageError(f"--check: bash can't read it: {fault}")
     from agentcli.security.commands.shell_parse import parse_script
@@ -94,12 +94,12 @@ def require_command(check: str, environ: Mapping[str, str]) -> None:
 
 
 def _syntax_fault(check: str) -> str:
-    """What bash, which runs nothing of it, has to say; "" where it can read it."""
+    """Return the complaint of bash, which executes none of it; "" if it can parse the check."""
     if "\0" in check:
         return "it contains the character NUL"
     if (bash := find_program("bash")) is None:
         return ""
-    # Nothing of the environment: BASH_ENV names a file that would be run.
+    # The environment is empty: BASH_ENV names a file that would be run.
     done = subprocess.run(
         [bash, "-n"], input=check.encode(errors="replace"), env={}, capture_output=True, timeout=10
     )

@@ -1,7 +1,7 @@
-"""Whether the work of a turn is what it must come to, and what the model is told where it is not.
+"""Whether the work of a turn meets its requirements, and what the model is told if it does not.
 
-What is required, and how often it was not met, is in the state of the session, which is folded from
-its events: a run that was cut off goes on where it was.
+What is required, and how often it was not met, is part of the session's state, which is folded from
+its events: a run that was cut off continues where it was.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
 _Name = Literal["tests", "check", "answer"]
 RunCheck = Callable[[str, Callable[[str], None]], "CheckResult"]
-"""Runs a command in the workspace, as contained as those of the session."""
+"""Runs a command in the workspace, contained like those of the session."""
 _REMINDERS = 1
-"""How often the model may run tests that it has not, or mend its answer."""
+"""How often the model gets another chance to run the tests, or to fix its answer."""
 _NO_FIT = 7
 _MOST_TOLD = 3
 
@@ -43,7 +43,7 @@ def requirements(
     session: Session,
     checkpointer: Checkpointer | None,
 ) -> SessionRequirements:
-    """Of a session whose commands are held by `containment`."""
+    """Build the requirements of a session whose commands run in `containment`."""
 
     def run_check(command: str, on_output: Callable[[str], None]) -> CheckResult:
         from agentcli.app.check import Check
@@ -60,7 +60,7 @@ def requirements(
 
 
 class SessionRequirements:
-    """See `Requirements` of the agent."""
+    """See `Requirements` in `agentcli.agent.agent`."""
 
     def __init__(self, run_check: RunCheck) -> None:
         self._run_check = run_check
@@ -84,13 +84,14 @@ class SessionRequirements:
         return _with_answer(session, required["answer_schema"], ending)
 
     def answer(self, session: Session, ending: Ending, words: str) -> str:
-        """Whoever wants a document that fits a schema gets nothing else."""
+        """Return the agent's words, unless a document that fits a schema was required: then only
+        that."""
         if ending.answer is not None:
             return ending.answer
         return "" if session.state.required.get("answer_schema") is not None else words
 
     def _checked(self, session: Session, command: str) -> CheckResult | AgentError:
-        """What came of it, or why it could not be run."""
+        """Return the result of the check, or why it could not be run."""
         status = Status("checking", command)
         session.notify(status)
         try:
@@ -99,7 +100,7 @@ class SessionRequirements:
             return error
 
     def _again(self, session: Session, command: str, retries: int) -> Ending | None:
-        """After the check has failed."""
+        """After a failed check: end the turn, or tell the model to go on."""
         times = session.state.unmet["check"]
         failed = next(
             e for e in newest_first(session.events) if isinstance(e, RequirementObservation)
@@ -143,7 +144,7 @@ def _missing_in(events: Sequence[Event]) -> str:
 
 
 def _missing(evidence: Evidence) -> str:
-    """What evidence there is none of; "" for nothing."""
+    """Return what evidence is missing; "" if none is."""
     newest = evidence.newest
     of = f" (`{newest.command}`)" if newest is not None else ""
     match evidence.status:
@@ -206,7 +207,7 @@ def _with_answer(session: Session, schema: dict[str, object], ending: Ending) ->
 
 
 def _few(found: Sequence[str]) -> list[str]:
-    """Of what there is in the record."""
+    """Return the first few; all of them are in the record."""
     more = len(found) - _MOST_TOLD
     return [*found[:_MOST_TOLD], *([f"{more} more"] if more > 0 else [])]
 

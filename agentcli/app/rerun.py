@@ -1,6 +1,6 @@
-"""A recorded session done again: its calls are carried out in a copy, and what comes of each is
-compared with what came of it then. What decided (the model, the policy, the person) is taken from
-the record, and so is what can't be done again; docs/records.md declares it."""
+"""Does a recorded session again: carries out its calls in a copy, and compares each result with the
+recorded one. Decisions (of the model, the policy, the user) are taken from the record, and so is
+what can't be done again; see docs/records.md."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from agentcli.sessions.session import Session
 
 @dataclass
 class Verification:
-    """What was found out: how many calls were done `again`, how many `taken` from the record by
+    """The findings: how many calls were done `again`, how many were `taken` from the record and
     why, at how many checkpoints the `files` were compared, and the first difference."""
 
     again: int = 0
@@ -51,9 +51,9 @@ class Verification:
 
 
 def verify(stage: Stage, terms: Terms, tell: Callable[[Event], None]) -> Verification:
-    """Do it again up to the first difference. `tell` gets each event before it is done. Raises
-    ConfigError where no sandbox works, SessionError for what can't be written, TurnInterrupted;
-    nothing of it goes on running."""
+    """Do the session again up to the first difference. `tell` gets each event before it is done.
+    Raises ConfigError if no sandbox works, SessionError if something can't be written,
+    TurnInterrupted; nothing keeps running afterwards."""
     with ExitStack() as ending:
         session = Session.create(stage.own / "sessions" / stage.session_id)
         ending.callback(session.close)
@@ -69,7 +69,7 @@ def verify(stage: Stage, terms: Terms, tell: Callable[[Event], None]) -> Verific
 
 
 class _Rerun:
-    """Each event of the record has one of the same number in `session`."""
+    """Each event of the record gets one with the same number in `session`."""
 
     def __init__(self, stage: Stage, terms: Terms, session: Session) -> None:
         self.found = Verification(notes=list(stage.notes))
@@ -91,7 +91,7 @@ class _Rerun:
             self._tools = None
 
     def take(self, event: Event) -> Difference | None:
-        """Do `event` again, or record what was recorded; what differs then."""
+        """Do `event` again, or record it as it was; return what differs, if anything."""
         found: Difference | None = None
         if isinstance(event, Action):
             self._actions[event.id] = event
@@ -110,7 +110,8 @@ class _Rerun:
         return found
 
     def _open(self, started: SessionStartedObservation) -> None:
-        """A process opened the session: a new shell, in the folder where the last one was."""
+        """Act as a process that opens the session: a new shell, in the folder where the last one
+        was."""
         self.close()
         containment = contained(self._terms, self._stage, self._session.folder, started)
         layer = self.found.sandbox = containment.sandbox.layer
@@ -128,7 +129,7 @@ class _Rerun:
     # --- calls ------------------------------------------------------------------------------------
 
     def _understood_otherwise(self, action: Action) -> Difference | None:
-        """Whether the call of the model is taken for something else than then."""
+        """Return a difference if the model's call is parsed differently than it was then."""
         now = self._tools.parse(action) if self._tools is not None else None
         if now is None or _meant(now) == _meant(action):
             return None
@@ -159,7 +160,7 @@ class _Rerun:
         return found
 
     def _normalisers(self, then: datetime) -> tuple[Normaliser, Normaliser]:
-        """For what was recorded then, and for what comes now."""
+        """Return one normaliser for what was recorded then, and one for what comes now."""
         stage, own = self._stage, self._terms.own
         return (
             Normaliser((), stage.session_id, own, then, stage.lent),
@@ -167,7 +168,7 @@ class _Rerun:
         )
 
     def _same_bytes(self, recorded: Observation, now: Observation) -> bool:
-        """Whether a file is the same, but for the name of the folder that it is in."""
+        """Whether a file has the same content, apart from the name of its folder."""
         kinds = FileReadObservation | FileWriteObservation | FileEditObservation
         if not (isinstance(recorded, kinds) and isinstance(now, kinds)):
             return True
@@ -186,7 +187,7 @@ class _Rerun:
     # --- files ------------------------------------------------------------------------------------
 
     def _is_inside(self, action: Action) -> bool:
-        """Whether the file that a tool is to write lies in the copy: elsewhere nothing is written
+        """Whether the file that a tool is to write is in the copy: nothing outside is written
         again."""
         path, call = path_of(action), action.tool_call_metadata
         if path is None or call is None or call.function_name not in ("write", "edit"):
@@ -195,8 +196,8 @@ class _Rerun:
         return not named.is_absolute() or named.is_relative_to(self._stage.top)
 
     def _files_otherwise(self, checkpoint: CheckpointObservation) -> Difference | None:
-        """Whether the files are others than they were; told of the last call that may have changed
-        them."""
+        """Return a difference if the files are not as they were. It names the last call that may
+        have changed them."""
         self.found.files += 1
         store = self._stage.store
         diff = store.diff(checkpoint.tree, store.take().tree)
@@ -210,7 +211,7 @@ class _Rerun:
         return Difference(answer.id, told, diff, "the files are not as they were after it")
 
     def _bring(self, tree: str) -> None:
-        """Make the files as a person, or what is not done again, made them then."""
+        """Restore the files to what a user, or something that is not done again, made of them."""
         store = self._stage.store
         now = store.take().tree
         if self._stage.whole:

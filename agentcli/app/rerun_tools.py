@@ -1,4 +1,4 @@
-"""What carries out the calls of a session that is done again: its tools, in a sandbox around the
+"""Carries out the calls of a session that is done again, with its tools in a sandbox around the
 copy."""
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from agentcli.tools.collection import TOOLS, ToolCollection
 
 _LAYERS = ("bubblewrap", "landlock", "seatbelt")
 _JOB_S = 30.0
-"""A job that had ended when it was looked at gets so long to end again."""
+"""How long a job gets to end if it had already ended when it was looked at."""
 _TICK_S = 0.02
 
 
 @dataclass(frozen=True)
 class Terms:
-    """Under which a session is done again. `home` is the agent's, `keys` variables that no command
-    sees, `own` the person's patterns of what differs by itself."""
+    """The conditions for doing a session again. `home` is the agent's, `keys` are variables that no
+    command sees, and `own` are the user's patterns for what differs by itself."""
 
     settings: Settings
     environ: Mapping[str, str]
@@ -48,8 +48,8 @@ class Terms:
 def contained(
     terms: Terms, stage: Stage, folder: Path, started: SessionStartedObservation
 ) -> Containment:
-    """Around the copy, with the layer that the session had where that works here, but never without
-    one, and never with the network. Raises ConfigError where none works."""
+    """Return a containment around the copy: with the session's layer if that works here, always
+    with some layer, and never with the network. Raises ConfigError if none works."""
     wanted = started.sandbox if started.sandbox in _LAYERS else "auto"
     try:
         return _contained(terms, stage, folder, wanted, sealed=started.sealed)
@@ -67,7 +67,7 @@ def _contained(
     parts = {
         "agent": settings.agent.model_copy(update={"approval": "plan" if sealed else "ask"}),
         "sandbox": settings.sandbox.model_copy(update=sandbox),
-        # Rules may open ports of the machine.
+        # Rules could open ports of the machine.
         "security": settings.security.model_copy(update={"allow": [], "deny": []}),
     }
     containment = Containment(
@@ -88,7 +88,8 @@ def _contained(
 
 
 class RerunTools:
-    """Those that the session had, for one process that worked on it. `close` ends all they run."""
+    """The tools that the session had, for one process that worked on it. `close` ends all that they
+    run."""
 
     def __init__(
         self,
@@ -121,7 +122,7 @@ class RerunTools:
         self._ending.close()
 
     def parse(self, action: Action) -> Action | None:
-        """What the call of `action` is taken for now; None where there is no such tool."""
+        """Parse the call of `action` again; None if there is no such tool."""
         call = action.tool_call_metadata
         if call is None or not self._tools.has(call.function_name):
             return None
@@ -130,26 +131,26 @@ class RerunTools:
         )
 
     def execute(self, action: Action, session: Session) -> None:
-        """Carry it out and record what comes of it. Raises TurnInterrupted, SessionError for what
-        would leave the sandbox: nobody but a record that was tampered with asks for that here."""
+        """Carry out the action and record the result. Raises TurnInterrupted, and SessionError if
+        the action asks to leave the sandbox, as only a record that was tampered with does."""
         parsed = self.parse(action)
         if isinstance(parsed, CmdRunAction) and (parsed.network or parsed.unsandboxed):
             raise SessionError(f"call {action.id} is not what its event says")
         for observation in self._tools.execute_all([action], lambda action_id, text: None):
             session.emit(observation)
         if self._context.git is not None:
-            # What the watch has put right was an event of its own then, and is still to come.
+            # What the watch puts right was an event of its own, which still follows in the record.
             self._context.git.observations()
 
     def wait_for_job(self, action: CmdRunAction) -> None:
-        """No model takes its time now: a job that had ended by then is given the time to."""
+        """Wait for a job that had ended at this point: without a model, we get here sooner."""
         deadline = time.monotonic() + _JOB_S
         jobs = [job for job in self._context.shell.jobs if job.job_id == action.job]
         while jobs and not jobs[0].look() and time.monotonic() < deadline:
             time.sleep(_TICK_S)
 
     def file(self, path: str) -> Path:
-        """Where a file is that the model knows as `path`."""
+        """Return the real place of the file that the model knows as `path`."""
         return self._context.files.locate(path)
 
 

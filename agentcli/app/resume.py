@@ -1,4 +1,4 @@
-"""What a session that is opened again says of itself: what is left to do, and where things were."""
+"""What reopening a session needs to know: what is left to do, and where things were."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from agentcli.system.processes import kill_marked
 
 
 def workspace_of(folder: Path) -> Path:
-    """Where a session worked. Raises ConfigError when that is no longer there."""
+    """Return where a session worked. Raises ConfigError if that no longer exists."""
     state = state_of(folder)
     if state.place is None:
         gone = "" if state.workspace.startswith(ELSEWHERE) else ", which is no longer there"
@@ -43,7 +43,7 @@ def workspace_of(folder: Path) -> Path:
 
 
 def _tasks(session: Session) -> list[MessageAction]:
-    """What the user said so far."""
+    """Return what the user has said, newest first."""
     return [
         event
         for event in newest_first(session.events)
@@ -52,7 +52,8 @@ def _tasks(session: Session) -> list[MessageAction]:
 
 
 def require_work(session: Session, has_message: bool, *, interactive: bool) -> SystemMessageAction:
-    """The system message of a session with which something is left to do. Raises UsageError."""
+    """Return the system message of a session that has something left to do. Raises UsageError if it
+    has not."""
     stored = next((e for e in session.events if isinstance(e, SystemMessageAction)), None)
     has_message = has_message or bool(inbox.waiting(session.folder))
     unmet = bool(session.state.required) and session.state.exit_code != 0
@@ -71,7 +72,7 @@ def require_work(session: Session, has_message: bool, *, interactive: bool) -> S
 
 
 def _ended_untold(session: Session) -> bool:
-    """Whether the last process was killed, so that the person may not have seen its last reply."""
+    """Whether the last process was killed, so that the user may not have seen its last reply."""
     changes = (
         e for e in newest_first(session.events) if isinstance(e, AgentStateChangedObservation)
     )
@@ -80,8 +81,9 @@ def _ended_untold(session: Session) -> bool:
 
 
 def begun_events(folder: Path) -> Sequence[Event]:
-    """What is on record of a session that was to be made in `folder`. If a process was killed while
-    it made it, nothing was done there, and nothing is left of it. Raises SessionError."""
+    """Return the recorded events of a session that was to be made in `folder`. If the process was
+    killed while making it, nothing was done yet, and its remains are removed. Raises
+    SessionError."""
     if exists(folder):
         events = read_session(folder).events
         if any(isinstance(event, SystemMessageAction) for event in events):
@@ -92,7 +94,7 @@ def begun_events(folder: Path) -> Sequence[Event]:
 
 
 def end_survivors(session_id: str, environ: Mapping[str, str]) -> None:
-    """End what commands of a process that was killed have left running."""
+    """End what commands of a killed process have left running."""
     if environ.get("AGENT_SESSION_ID") != session_id:
         kill_marked(f"AGENT_SESSION_ID={session_id}")
 
@@ -102,9 +104,9 @@ def stored_schemas(stored: SystemMessageAction) -> tuple[ToolSchema, ...]:
 
 
 def last_folder(past: Sequence[Event], workspace: str, layer: str) -> str | None:
-    """The shell's last folder, for the shell to start in. None unless the folder still exists, the
-    workspace is the same, and commands in `layer` have no more rights than the commands that chose
-    the folder."""
+    """Return the folder in which the shell was last, for a new shell to start in. None unless it
+    still exists, the workspace is the same, and commands in `layer` have no more rights than the
+    commands that chose the folder."""
     folder = at = None
     now = chosen_in = ""
     for event in past:
@@ -121,8 +123,8 @@ def last_folder(past: Sequence[Event], workspace: str, layer: str) -> str | None
 def told_of_changes(
     session: Session, workspace: Path, now: SandboxFacts | None, *, was_here: bool
 ) -> Iterator[str]:
-    """What the model must know of where it works now; the session is as it was left. `was_here`:
-    its folder was among those of this home."""
+    """Yield what the model must know about where it works now; the session is still as it was left.
+    `was_here`: this home already had its folder."""
     if session.state.workspace != str(workspace):
         yield f"[The workspace is now {workspace}; what is said above was elsewhere.]"
     if told := told_of_sandbox(session.events, now):
@@ -135,8 +137,8 @@ def told_of_changes(
 
 
 def told_of_sandbox(past: Sequence[Event], now: SandboxFacts | None) -> str:
-    """What the model must know where its commands are contained in another way than when the
-    session was left, as its system text stays as it was; else empty."""
+    """Return what the model must know if its commands are contained differently than when the
+    session was left, because its system text stays as it was; else empty."""
     before = _last_start(past)
     layer, sealed = (now.layer, now.sealed) if now else ("none", False)
     if before is None:
@@ -162,15 +164,15 @@ def told_of_sandbox(past: Sequence[Event], now: SandboxFacts | None) -> str:
 
 
 def _reaches_as(before: SessionStartedObservation, now: SandboxFacts) -> bool:
-    """Whether commands may write to the same folders and reach the same ports, so far as it was
-    noted."""
+    """Whether commands may write to the same folders and reach the same ports, as far as is
+    recorded."""
     same_ports = before.host_ports in (None, now.host_ports)
     return same_ports and (now.sealed or before.writable in (None, now.writable))
 
 
 def last_writable(past: Sequence[Event], workspace: str) -> Sequence[str] | None:
-    """What commands could write to when the session was left, if it is known of this workspace and
-    was held to that: in plan mode or without a sandbox nobody names folders."""
+    """Return what commands could write to when the session was left; None if that is unknown for
+    this workspace, or was not enforced: in plan mode or without a sandbox nobody names folders."""
     before = _last_start(past)
     if before is None or before.writable is None or before.workspace != workspace:
         return None
@@ -187,8 +189,8 @@ def _last_start(past: Sequence[Event]) -> SessionStartedObservation | None:
 def last_exports(
     past: Sequence[Event], layer: str, own: Mapping[str, str]
 ) -> tuple[Exports, list[str]]:
-    """What commands made of the exported variables, and notes if some can't be had again: `layer`
-    contains commands now, which have `own` by themselves."""
+    """Return how commands changed the exported variables, with notes if some can't be restored.
+    Commands now run in `layer` and have `own` variables anyway."""
     exports = Exports()
     secret: set[str] = set()
     for event in past:

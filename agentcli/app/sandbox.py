@@ -1,4 +1,4 @@
-"""What holds a session, put together from settings: its access scope and its sandbox."""
+"""Builds the containment of a session from settings: its access scope and its sandbox."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ CHECK_FOLDER = "check"
 
 @dataclass(frozen=True)
 class Containment:
-    """Of one session, whose folder need not be there yet. `keys`: variables that no command gets to
-    see. `attended`: a person can be asked."""
+    """What contains one session, whose folder need not exist yet. `keys` are variables that no
+    command may see. `attended`: a user can be asked."""
 
     settings: Settings
     environ: Mapping[str, str]
@@ -43,13 +43,14 @@ class Containment:
     keys: Collection[str]
     attended: bool
     tmp: Path | None = None
-    """What its commands see as /tmp, where that is not a folder of its own."""
+    """What its commands see as /tmp, if that is not a folder of its own."""
     lent: Sequence[Path] = ()
-    """Places elsewhere that links in the workspace lead to, to be read."""
+    """Places outside the workspace that links in it lead to; they may be read."""
 
     @cached_property
     def scope(self) -> AccessScope:
-        """Raises ConfigError for a folder to write to that is none, or the agent's own."""
+        """What the session may access. Raises ConfigError if a folder to write to does not exist,
+        or is one of the agent's own."""
         kept_in = library_of(self.home).places
         places = [self.home, *_settings_places(self.environ), *kept_in]
         writable = [_folder(name) for name in self.settings.sandbox.writable]
@@ -75,7 +76,8 @@ class Containment:
 
     @cached_property
     def sandbox(self) -> Sandbox:
-        """Raises ConfigError when none works here and nobody said that it may be without."""
+        """The sandbox for commands. Raises ConfigError if none works here and nobody agreed to do
+        without."""
         wanted = self.settings.sandbox
         chosen = choose_sandbox(wanted.layer, self.scope, network=wanted.network, cache=self.home)
         security = self.settings.security
@@ -94,12 +96,12 @@ class Containment:
         return self.sandbox.contains and self.scope.sealed
 
     def require_named_folders(self) -> None:
-        """Raises ConfigError where nothing could be written and nobody can be asked for more."""
+        """Raise ConfigError if nothing could be written and nobody can be asked for more."""
         if not self.attended:
             require_named_folders(self.settings, self.scope.workspace, self.scope.home)
 
     def notices(self) -> Iterator[str]:
-        """What the person must know of it before anything runs."""
+        """Yield what the user must know about the containment before anything runs."""
         scope = self.scope
         yield from whereabouts(self.settings, scope.workspace, scope.home, scope.writable)
         if TMP in scope.writable and not scope.sealed:
@@ -124,7 +126,7 @@ class Containment:
 
     @property
     def reached_ports(self) -> tuple[int, ...]:
-        """Ports of the machine that commands find on a loopback of their own."""
+        """Ports of the machine that commands reach on a loopback of their own."""
         return self.sandbox.host_ports if self.sandbox.own_loopback else ()
 
     @property
@@ -133,7 +135,7 @@ class Containment:
         return sandbox.layer == "landlock" and bool(sandbox.host_ports) and not sandbox.network
 
     def _exposed(self) -> str:
-        """What commands can change of the agent itself; else empty."""
+        """Return what commands can change of the agent itself, in words; else empty."""
         sandbox = self.sandbox
         inside, whole = programs.installed_in(self.scope.writable)
         places = whole + (inside if sandbox.layer == "landlock" else [])
@@ -149,15 +151,15 @@ class Containment:
 
     @cached_property
     def environment(self) -> dict[str, str]:
-        """That of the session's commands."""
+        """The environment of the session's commands."""
         if not self.sandbox.contains:
             return self.full_environment.environ
         return self._usual(contained=True)
 
     @cached_property
     def full_environment(self) -> programs.Trimmed:
-        """That of commands outside all sandboxes: nothing in it leads to where those in one can
-        write."""
+        """The environment of commands outside all sandboxes: nothing in it leads to places that
+        commands in a sandbox can write to."""
         return programs.trimmed(self._usual(contained=False), programs.distrusted())
 
     def _usual(self, *, contained: bool) -> dict[str, str]:
@@ -167,7 +169,7 @@ class Containment:
         return found | _plan_variables(self.settings)
 
     def facts(self) -> SandboxFacts | None:
-        """What the model is told of the sandbox; None without one."""
+        """Return what the model is told about the sandbox; None without one."""
         sandbox, view = self.sandbox, self.sandbox.view
         if not sandbox.contains:
             return None
@@ -186,23 +188,24 @@ class Containment:
 
 
 def _plan_variables(settings: Settings) -> dict[str, str]:
-    """What commands see besides in plan mode: git then writes nothing by the way."""
+    """Return extra variables for commands in plan mode: with them git writes nothing on the
+    side."""
     return {"GIT_OPTIONAL_LOCKS": "0"} if settings.agent.planning else {}
 
 
 def _settings_places(environ: Mapping[str, str]) -> Iterator[Path]:
-    """Where settings are read from, saved rules too."""
+    """Yield the places from which settings and saved rules are read."""
     user = user_file(environ)
     yield MANAGED_FILE.parent
     if environ.get("AGENT_CONFIG"):
-        # Beside a file that the user named may be anything, the workspace even.
+        # The folder of a file that the user named may hold anything, and even be the workspace.
         yield from (user, rules_file(environ), keys_file(environ))
     else:
         yield user.parent
 
 
 def _require_not_own(folder: Path, places: Sequence[Path]) -> None:
-    """Raises ConfigError if `folder`, which commands may write to, lies in one of `places`, which
+    """Raise ConfigError if `folder`, which commands may write to, lies in one of `places`, which
     hold the agent's settings and state."""
     for place in map(Path.resolve, places):
         if folder.resolve().is_relative_to(place):
@@ -214,7 +217,7 @@ def _require_not_own(folder: Path, places: Sequence[Path]) -> None:
 
 
 def _require_outside(kept_in: Sequence[Path], folder: Path) -> None:
-    """Raises ConfigError if sessions are kept in `folder`, which commands may write to."""
+    """Raise ConfigError if sessions are kept in `folder`, which commands may write to."""
     for path in kept_in:
         if path.resolve().is_relative_to(folder.resolve()):
             raise ConfigError(
@@ -225,7 +228,7 @@ def _require_outside(kept_in: Sequence[Path], folder: Path) -> None:
 
 
 def _led_to(places: Sequence[Path], workspace: Path) -> Iterator[Path]:
-    """What links in these folders lead to: a person may keep settings or sessions elsewhere."""
+    """Yield where links in these folders lead: a user may keep settings or sessions elsewhere."""
     for place in places:
         try:
             with os.scandir(place) as entries:
@@ -236,13 +239,14 @@ def _led_to(places: Sequence[Path], workspace: Path) -> Iterator[Path]:
 
 
 def _skills(folders: Iterable[Path]) -> Iterator[Path]:
-    """The person's own, in `folders` that may be secret otherwise: to be read, and their scripts to
-    be run, where they are. A link shows nothing that is hidden, whoever made it."""
+    """Yield the user's own skill folders, which may be secret otherwise: they can be read, and
+    their scripts be run, in place. Links are left out, so that none can show what is hidden."""
     return (folder for folder in folders if folder.is_dir() and not folder.is_symlink())
 
 
 def _protected(scope: AccessScope) -> Iterator[str]:
-    """In words, as a repository with submodules has hundreds of such files."""
+    """Yield what is protected, summarised: a repository with submodules has hundreds of such
+    files."""
     if scope.git_folders:
         yield "git's hooks and settings"
     for path in scope.protected:
@@ -256,7 +260,7 @@ def _short(path: Path, scope: AccessScope) -> str:
 
 
 def _folder(name: str) -> Path:
-    """Raises ConfigError when there is no such folder."""
+    """Return the folder as a path. Raises ConfigError if there is no such folder."""
     path = expanded(name).absolute()
     if not path.is_dir():
         raise ConfigError(f"there is no folder {name} to write to", hint="see --add-dir")

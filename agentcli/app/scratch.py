@@ -1,4 +1,4 @@
-"""Copies of a session's files as they once were, to run something in and to be thrown away."""
+"""Temporary copies of a session's files as they once were, to run something in."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from agentcli.system.homes import cache_home
 
 @dataclass(frozen=True)
 class ScratchCopy:
-    """`workspace` is the session's in the copy, `root` that of its repository. `own` is a private
-    folder for whoever works with the copy, and is called as no session is. `notes` are for people:
-    what is not in the copy, and what in it is `lent`: links to what is in the workspace itself, as
-    dependencies that no snapshot holds (`node_modules`)."""
+    """`workspace` is the session's workspace in the copy, `root` that of its repository. `own` is a
+    private folder for whoever works with the copy, with a name that no session has. `notes` are for
+    people: what is missing from the copy, and which parts are `lent`, which means links into the
+    workspace itself, such as dependencies that no snapshot holds (`node_modules`)."""
 
     workspace: Path
     root: Path
     own: Path
     original: Path
-    """What `root` is a copy of, which may be gone."""
+    """What `root` is a copy of; it may no longer exist."""
     notes: tuple[str, ...] = ()
     lent: tuple[Path, ...] = ()
-    """Where those links lead."""
+    """Where the links lead."""
 
 
 def scratch_place(environ: Mapping[str, str]) -> Path:
@@ -46,9 +46,9 @@ def scratch_of_tree(
     tree: str,
     idle: Collection[str] | None,
 ) -> Iterator[ScratchCopy]:
-    """The files of a snapshot in `store`, which is of `workspace`, in a private folder that is gone
-    when the block ends, however that ends; `idle` as for `restore`. The store is only read, so it
-    may be in use. Raises SessionError."""
+    """Yield the files of a snapshot in `store`, which is of `workspace`, in a private folder that
+    is removed when the block ends, however it ends. `idle` is as for `restore`. The store is only
+    read, so it may be in use. Raises SessionError."""
     with scratch(home, scratch_place(environ)) as made:
         root = made.files / store.root.name
         notes = store.write_out(tree, root, idle=idle, lend=True)
@@ -57,12 +57,12 @@ def scratch_of_tree(
 
 
 def lent_of(store: Checkpoints, tree: str) -> tuple[Path, ...]:
-    """What a copy of this snapshot has as links."""
+    """Return what a copy of this snapshot has as links."""
     return tuple(path for path in sorted(store.left_out(tree)) if path.exists())
 
 
 class PastFiles:
-    """Those of a session as they were just after an event. Raises SessionError where they were not
+    """The files of a session as they were just after an event. Raises SessionError if they were not
     kept."""
 
     def __init__(self, record: SessionRecord, event_id: int) -> None:
@@ -73,23 +73,24 @@ class PastFiles:
         self.store = checkpoints_of(record.folder, then)
 
     def copy_store(self, folder: Path) -> tuple[Checkpoints, str]:
-        """The snapshots up to the event, in the new session `folder`, and which of them is the one
-        of these files: if nothing has changed them since, that is taken now."""
+        """Copy the snapshots up to the event to the new session `folder`. Return them, and the tree
+        of these files: if nothing has changed them since the event, a snapshot is taken now."""
         known = [*trees(self._events), *([self._tree] if self._tree else [])]
         self.store.copy_to(folder / "checkpoints", known)
         kept = checkpoints_of(folder, str(self.workspace))
         return kept, self._tree or kept.take().tree
 
     def idle(self, tree: str) -> list[str] | None:
-        """See `idle_snapshots`; `tree` is that of these files."""
+        """Return the idle snapshots (see `idle_snapshots`); `tree` is that of these files."""
         found = idle_snapshots(self._events)
         return found if found is None or self._tree is not None else [*found, tree]
 
     def workspace_in(self, root: Path) -> Path:
-        """A session that was begun in a folder of a repository goes on there."""
+        """Return the workspace in a copy at `root`: a session begun in a folder of a repository
+        continues in that folder."""
         return moved(self.workspace, self.store.root, root)
 
 
 def moved(workspace: Path, root: Path, to: Path) -> Path:
-    """Where `workspace`, which lies in `root`, lies in a copy of that."""
+    """Return where `workspace`, which is inside `root`, is in a copy of `root`."""
     return to / os.path.relpath(os.path.realpath(workspace), root)

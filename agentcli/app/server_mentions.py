@@ -1,4 +1,4 @@
-"""What a person mentions of tool servers: resources in a message, prompts as commands."""
+"""What the user mentions of tool servers: resources in a message, prompts as commands."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _ARGUMENT = re.compile(r"([\w.-]+)=(.*)", re.DOTALL)
 def with_resources(
     servers: ToolServers, context: ToolContext, text: str, typed: str
 ) -> tuple[str, tuple[str, ...]]:
-    """`text`, below it each resource that is mentioned in what was `typed` as @server:uri, and
-    their images. Raises UsageError for one that its server does not give."""
+    """Return `text` followed by each resource that is mentioned as @server:uri in what was `typed`,
+    and the resources' images. Raises UsageError if a server does not provide one."""
     images: list[str] = []
     for name, uri in dict.fromkeys(_MENTION.findall(typed)):
         if not servers.has(name):
@@ -42,7 +42,7 @@ def with_resources(
 
 
 def resources(servers: ToolServers) -> Iterator[tuple[str, str]]:
-    """Mentions of all that servers name, each with what it is."""
+    """Yield the mention of each resource that servers list, with a description."""
     for plan, offer in servers.offers():
         for resource in offer.resources:
             if resource.uri.isprintable() and " " not in resource.uri:
@@ -51,15 +51,15 @@ def resources(servers: ToolServers) -> Iterator[tuple[str, str]]:
 
 
 def prompts(servers: ToolServers) -> Iterator[tuple[str, str, ServerPrompt]]:
-    """By the name that a person calls it: its server, and what it is."""
+    """Yield each prompt with the name that the user calls it by and the name of its server."""
     for plan, offer in servers.offers():
         for prompt in offer.prompts:
             yield server_tool_name(plan.name, prompt.name), plan.name, prompt
 
 
 def prompt_text(servers: ToolServers, called: str, argument: str) -> str | None:
-    """What the prompt `called` says with these arguments, marked as its server's words; None when
-    there is no such prompt. Raises UsageError."""
+    """Return what the prompt `called` says with these arguments, marked as words of its server;
+    None if there is no such prompt. Raises UsageError."""
     for name, server, prompt in prompts(servers):
         if name == called:
             try:
@@ -75,8 +75,8 @@ def takes(prompt: ServerPrompt) -> str:
 
 
 def _arguments(called: str, prompt: ServerPrompt, given: str) -> dict[str, str]:
-    """The words in their order, or as name=value; the last one takes the rest. Raises UsageError
-    when one is missing."""
+    """Assign words to arguments in order, or by name=value; the last argument takes the rest.
+    Raises UsageError if one is missing."""
     names = [name for name, _ in prompt.arguments]
     found: dict[str, str] = {}
     words = _words(given)

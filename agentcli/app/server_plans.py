@@ -1,4 +1,4 @@
-"""How the tool servers of a session are reached, by its settings. Loaded where there are any."""
+"""How to reach the tool servers in a session's settings. Loaded only if there are any."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Learn = Callable[..., None]
 def server_plans(
     settings: Settings, containment: Containment, learn: Learn = lambda *secrets: None
 ) -> list[ServerPlan]:
-    """Of all servers that are enabled; `learn` is told the secrets that they are given."""
+    """Return the plans of all enabled servers; `learn` gets the secrets that they are given."""
     return [
         _plan(name, server, containment, learn)
         for name, server in named_servers(settings.mcp_servers).items()
@@ -57,13 +57,14 @@ def _site(server: ServerSettings, containment: Containment, learn: Learn) -> Sit
     fill = _filler(containment)
     headers = {name: fill(value) for name, value in server.headers.items()}
     for value in headers.values():
-        # As in "Bearer TOKEN".
+        # Such as "Bearer TOKEN".
         learn(*masked_values({"TOKEN": value.rpartition(" ")[2]}))
     return Site(fill(server.url), headers)
 
 
 def _launch(server: ServerSettings, containment: Containment, learn: Learn) -> Launch:
-    """Contained as commands are, unless the person said otherwise. Raises MissingVariable."""
+    """Return how to start the server: contained like commands, unless the user decided otherwise.
+    Raises MissingVariable."""
     fill = _filler(containment)
     own = {name: fill(value) for name, value in server.env.items()}
     learn(*masked_values(own))
@@ -112,5 +113,5 @@ def _filler(containment: Containment) -> Callable[[str], str]:
 
 
 def command_text(server: ServerSettings) -> str:
-    """How it is reached, in one line, with its variables as they are written."""
+    """Return in one line how the server is reached, with its variables unexpanded."""
     return server.url or shlex.join([server.command, *server.args])

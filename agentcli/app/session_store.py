@@ -1,4 +1,4 @@
-"""Where the person keeps sessions, known before there is a workspace."""
+"""Where the user keeps sessions, which must be known before there is a workspace."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from agentcli.sessions.chosen import FILES
 
 
 def configured_store(environ: Mapping[str, str], flags: Mapping[str, Any]) -> str:
-    """`files`, or the URL of a database, by the settings; no project has a say in it. Raises
-    ConfigError where they can't be read."""
+    """Return `files` or the URL of a database, according to the settings; projects have no say in
+    it. Raises ConfigError if the settings can't be read."""
     shell = {key: environ.get(variable) for variable, key in ENVIRONMENT_KEYS.items()}
     layers = (
         lambda: read_layer(MANAGED_FILE),
@@ -30,6 +30,6 @@ def configured_store(environ: Mapping[str, str], flags: Mapping[str, Any]) -> st
 
 
 def without_password(store: str) -> str:
-    """As it may be shown."""
+    """Return the store's URL in a form that may be shown."""
     shown = re.sub(r"(://[^/?#]*?):[^/?#]*@", r"\1:***@", store)
     return re.sub(r"([?&]password=)[^&]*", r"\1***", shown)

@@ -1,4 +1,4 @@
-"""What is wrong with a value of a setting, in words, from what its validator says."""
+"""Puts the faults that a settings validator finds into words."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ _MUST_BE = {
     "less_than": "less than {lt}",
     "less_than_equal": "{le} at most",
 }
-"""What a value must be, by the validator's name for what is wrong with it."""
+"""What a value must be, by the validator's name for the fault."""
 
 
 def place_of(fault: ErrorDetails) -> str:
-    """The dotted key of the value that is wrong."""
+    """Return the dotted key of the wrong value."""
     return ".".join(str(part) for part in fault["loc"])
 
 
 def in_words(fault: ErrorDetails, key: str) -> str:
-    """What is wrong with the value of `key`, or with something in it."""
+    """Say what is wrong with the value of `key`, or with something in it."""
     named = place_of(fault)
     kind, context = fault["type"], fault.get("ctx", {})
     if kind in ("missing", "extra_forbidden"):

@@ -1,4 +1,4 @@
-"""Changing one setting in its file. tomlkit keeps comments, order and blank lines as they were."""
+"""Changes one setting in its file. tomlkit keeps comments, order and blank lines as they are."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ _MAX_BYTES = 1_000_000
 
 
 def set_in_file(path: Path, key: str, value: Any) -> None:
-    """Set `key` in the TOML file at `path`, which is made if there is none. Raises ConfigError for
-    what is no setting or no value of it; then the file is as it was."""
+    """Set `key` in the TOML file at `path`, which is created if needed. Raises ConfigError if there
+    is no such setting or the value is not valid; then the file is unchanged."""
     check_setting(_read(Path(os.path.realpath(path))), key, value, str(path))
     _change(path, key, lambda document: _put(document, key_path(key), value))
 
 
 def add_table(path: Path, section: str, name: str, values: Mapping[str, Any]) -> None:
-    """Put the table `section.name` with these values, which are known to be good, into the file.
-    Raises ConfigError."""
+    """Add the table `section.name` with these values, which must be valid, to the file. Raises
+    ConfigError."""
 
     def put(document: TOMLDocument) -> None:
         for key, value in values.items():
@@ -38,7 +38,7 @@ def add_table(path: Path, section: str, name: str, values: Mapping[str, Any]) ->
 
 
 def remove_table(path: Path, section: str, name: str) -> bool:
-    """Whether there was a table `section.name`, which is gone now. Raises ConfigError."""
+    """Remove the table `section.name`; return whether there was one. Raises ConfigError."""
     found = require_changeable(path).get(section)
     if not isinstance(found, AbstractTable | dict) or name not in found:
         return False
@@ -51,7 +51,7 @@ def remove_table(path: Path, section: str, name: str) -> bool:
 
 
 def _change(path: Path, key: str, change: Callable[[TOMLDocument], None]) -> None:
-    # A link is the person's own, such as to a folder of dotfiles: what it leads to is replaced.
+    # Follow links, as to a user's dotfiles, and replace what they lead to.
     real = Path(os.path.realpath(path))
     document = require_changeable(path)
     try:
@@ -67,7 +67,7 @@ def _change(path: Path, key: str, change: Callable[[TOMLDocument], None]) -> Non
 
 
 def require_changeable(path: Path) -> TOMLDocument:
-    """What the file at `path` holds. Raises ConfigError where nothing can be set in it."""
+    """Return the content of the file at `path`. Raises ConfigError if nothing can be set in it."""
     try:
         return tomlkit.parse(_read(Path(os.path.realpath(path))))
     except TOMLKitError as error:

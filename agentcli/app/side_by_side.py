@@ -1,5 +1,5 @@
-"""Several turns at once, each on a thread of its own, while the main thread stays free to be
-interrupted and does what only it may do: open and close sessions, ask the person, draw."""
+"""Runs several turns at once, each on a thread of its own. The main thread stays free for
+interrupts and for what only it may do: open and close sessions, ask the user, draw."""
 
 from __future__ import annotations
 
@@ -20,22 +20,23 @@ Call = Callable[[], None]
 
 _TICK_S = 0.1
 _PATIENCE_S = 10.0
-"""For threads to account for an interrupt. Nobody waits for more; what is recorded is whole."""
+"""How long threads get to record an interrupt; then they are left behind. What is on record is
+consistent at any time."""
 
 
 class Job(Protocol):
     def open(self, on_main: OnMain) -> bool:
-        """On the main thread. False when there is nothing to be worked on."""
+        """Prepare, on the main thread. Return False if there is nothing to work on."""
 
     def work(self) -> None:
-        """On any thread."""
+        """Do the work, on any thread."""
 
     def close(self) -> None:
-        """On the main thread, after `work`."""
+        """Clean up after `work`, on the main thread."""
 
 
 class OnMain:
-    """Has the main thread do something for another one."""
+    """Has the main thread do something on behalf of another one."""
 
     def __init__(self, calls: queue.SimpleQueue[Call]) -> None:
         self._calls = calls
@@ -44,7 +45,8 @@ class OnMain:
         self._calls.put(call)
 
     def now(self, ask: Callable[[], T]) -> T:
-        """What `ask` returns. Raises what it raises, and what stops this thread."""
+        """Return what `ask` returns on the main thread. Raises what it raises, and what stops this
+        thread."""
         answer: Future[T] = Future()
 
         def call() -> None:
@@ -52,7 +54,7 @@ class OnMain:
                 answer.set_result(ask())
             except BaseException as error:
                 answer.set_exception(error)
-                # What is a fault belongs to who asked; an interrupt is the main thread's too.
+                # An error belongs to the thread that asked; an interrupt stops the main thread too.
                 if not isinstance(error, Exception):
                     raise
 
@@ -63,8 +65,9 @@ class OnMain:
 
 
 def run_side_by_side(jobs: Sequence[Job], most: int) -> None:
-    """Open, work on and close all `jobs`, at most so many at once. An interrupt stops each of them
-    where it can bear it, and goes on; so does the first error of one, when the others are done."""
+    """Open, work on and close all `jobs`, at most `most` at once. An interrupt stops each where it
+    does no harm, and is raised on; so is the first error of a job, when the running ones are
+    done."""
     calls: queue.SimpleQueue[Call] = queue.SimpleQueue()
     waiting = deque(jobs)
     running: dict[threading.Thread, Job] = {}
@@ -106,7 +109,7 @@ def _thread(job: Job, errors: list[BaseException]) -> threading.Thread:
 
 
 def _take(calls: queue.SimpleQueue[Call]) -> None:
-    """What the threads ask for, or a moment of waiting."""
+    """Do what the threads ask for; if there is nothing, wait a moment."""
     try:
         calls.get(timeout=_TICK_S)()
         while True:

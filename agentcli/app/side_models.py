@@ -1,4 +1,4 @@
-"""One question to a model that has another role than the main one, outside the conversation."""
+"""Asks one question of a model in another role than the main one, outside the conversation."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 def ask_role(
     models: Roles, session: Session, limits: Limits, role: str, prompt: str, most_tokens: int
 ) -> tuple[Reply, LLMMetrics]:
-    """The reply of a model in `role`, and what it cost, for the caller to record. Raises
+    """Return the reply of the model in `role`, and its cost, which the caller must record. Raises
     LLMError."""
 
     def keep(event: Event) -> Event:
-        # A session's state and model are those of the main role.
+        # The session's state and model follow the main role only.
         return session.emit(event) if isinstance(event, AttemptsAbandonedObservation) else event
 
     chain = models.chain(role)

@@ -1,4 +1,4 @@
-"""Where the person's own skills are, those of other agents that they use among them."""
+"""Where the user's own skills are, including those for other agents that they use."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ FOLDER = "skills"
 
 
 def skill_folders(settings: KnowledgeSettings, environ: Mapping[str, str]) -> list[Path]:
-    """The one beside the settings first, which `agent skills add` adds to. Those that are the same
-    by another name count once. Whoever has no home has none there. Raises ConfigError for the home
-    of a user that there is none of."""
+    """Return the folders of skills. The first is the one beside the settings, to which `agent
+    skills add` adds. Folders that are the same under another name count once; without a home, those
+    in ~ are left out. Raises ConfigError for the home of an unknown user."""
     named = [f for f in settings.skill_folders if has_home() or not f.startswith("~/")]
     places = [user_skills(environ), *map(expanded, named)]
     return list({place.resolve(): place for place in reversed(places)}.values())[::-1]
 
 
 def user_skills(environ: Mapping[str, str]) -> Path:
-    """Where skills for this agent alone are."""
+    """Return the folder of skills for this agent alone."""
     return user_file(environ).absolute().with_name(FOLDER)

@@ -1,5 +1,5 @@
-"""Where a recorded session is done again: a copy of its files as they were at the start, and the
-snapshots that its events tell of."""
+"""The stage on which a recorded session is done again: a copy of its files as they were at the
+start, and the snapshots that its events name."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from agentcli.system.homes import cache_home
 
 @dataclass(frozen=True)
 class Stage:
-    """`workspace` is the session's in the copy, `top` that of its repository, which the session
-    knew as `root`; `places` are all folders that it knew with what they are in the copy. `own` is a
-    private folder. `store` has the snapshots that `events` name, the copy begins as `start`; `idle`
-    as for `restore`."""
+    """A copy for doing a session again. `workspace` is the session's workspace in the copy, and
+    `top` is that of its repository, which the session knew as `root`; `places` maps all folders
+    that it knew to the copy. `own` is a private folder. `store` has the snapshots that `events`
+    name; the copy starts as `start`. `idle` is as for `restore`."""
 
     session_id: str
     events: Sequence[Event]
@@ -43,13 +43,13 @@ class Stage:
     start: str
     idle: Sequence[str] | None = None
     whole: bool = True
-    """Git's own state is in the snapshots too."""
+    """Whether the snapshots include git's own state."""
     hooked: bool = False
-    """Programs of the person ran around its calls."""
+    """Whether the user's hooks ran around its calls."""
     lent: tuple[str, ...] = ()
-    """Links in the copy that lead to what no snapshot has."""
+    """Links in the copy to what no snapshot has."""
     notes: tuple[str, ...] = ()
-    """For people."""
+    """Notes for people."""
 
 
 @contextmanager
@@ -61,9 +61,9 @@ def stage_of_session(
     *,
     hooked: bool = False,
 ) -> Iterator[Stage]:
-    """The copy is gone when the block ends, however that ends; the session is only read. `start` is
-    the snapshot of what it began with, if that is not the first that its events tell of; `hooked`
-    as in the stage. Raises SessionError where its files were not kept."""
+    """Yield a stage for a session, which is only read. The copy is removed when the block ends,
+    however it ends. `start` is the snapshot it began with, if that is not the first that its events
+    name; `hooked` is as in the stage. Raises SessionError if the session's files were not kept."""
     record.require_whole()
     events, notes = _of_one_workspace(record.events)
     start = start or first_snapshot(events)
@@ -107,7 +107,8 @@ def stage_of_session(
 def stage_of_recording(
     home: Path, environ: Mapping[str, str], recording: Recording
 ) -> Iterator[Stage]:
-    """As for a session; raises SessionError where the files can't be written."""
+    """Yield a stage for a recording, like `stage_of_session`. Raises SessionError if the files
+    can't be written."""
     header = recording.header
     with scratch(home, cache_home(environ) / "scratch") as made:
         top = made.files / (Path(header.root).name or "workspace")
@@ -140,7 +141,7 @@ def stage_of_recording(
 
 
 def _store(made: Scratch, workspace: Path, top: Path) -> Checkpoints:
-    """The snapshots in the scratch, from now on of the copy."""
+    """Return the snapshots in the scratch folder, which are those of the copy from now on."""
     (made.own / "checkpoints").mkdir(mode=0o700, exist_ok=True)
     checkpoints_of(made.own, str(workspace)).move_to(workspace, top)
     return checkpoints_of(made.own, str(workspace))
@@ -149,7 +150,8 @@ def _store(made: Scratch, workspace: Path, top: Path) -> Checkpoints:
 def _places(
     events: Sequence[Event], known: Mapping[str, Path], workspace: Path
 ) -> tuple[tuple[str, str], ...]:
-    """The longest first; a fork has the folder of the original in its log too."""
+    """Map each folder that the session knew to the copy, longest first. The log of a fork has the
+    folder of the original too."""
     started = (event for event in events if isinstance(event, SessionStartedObservation))
     every = {**{event.workspace: workspace for event in started}, **known}
     longest_first = sorted(every.items(), key=lambda place: -len(place[0]))
@@ -157,8 +159,8 @@ def _places(
 
 
 def _lent(kept: Checkpoints, tree: str, root: Path, top: Path) -> tuple[str, ...]:
-    """The links in the copy to what the snapshot left out; git is told to ignore them, as it does
-    what they lead to."""
+    """Return the links in the copy to what the snapshot left out. Has git ignore them, as it
+    ignores what they lead to."""
     left_out = (os.path.relpath(path, root) for path in kept.left_out(tree))
     lent = tuple(path for path in sorted(left_out) if (top / path).is_symlink())
     exclude = top / ".git" / "info" / "exclude"
@@ -169,7 +171,8 @@ def _lent(kept: Checkpoints, tree: str, root: Path, top: Path) -> tuple[str, ...
 
 
 def _of_one_workspace(events: Sequence[Event]) -> tuple[list[Event], list[str]]:
-    """Up to where the session went on in another folder, and what people should know of that."""
+    """Return the events up to where the session continued in another folder, and notes for people
+    on that."""
     place = None
     for event in events:
         if not isinstance(event, SessionStartedObservation):
@@ -184,7 +187,8 @@ def _of_one_workspace(events: Sequence[Event]) -> tuple[list[Event], list[str]]:
 def _with_snapshots(
     recording: Recording, store: Checkpoints, top: Path, tree: str
 ) -> Iterator[Event]:
-    """Its events, naming snapshots that are made for them in `store`; `tree` is the first."""
+    """Yield the recording's events with the snapshots that are made for them in `store`; `tree` is
+    the first."""
     for event in recording.events:
         if isinstance(event, CheckpointObservation | RewindAction) and event.tree:
             if changed := recording.changes.get(event.id):

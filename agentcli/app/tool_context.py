@@ -1,4 +1,4 @@
-"""What the tools of a session work with, as its events left it."""
+"""Builds what the tools of a session work with, as its events left it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from agentcli.tools.base import ToolContext
 from agentcli.web.page import PageLimits
 
 _SHELL, _PYTHON = "shell", "python"
-"""Folders of a session for the pipes of its interpreters, of no use once those have ended."""
+"""Folders of a session for the pipes of its interpreters; useless once those have ended."""
 
 
 def tool_context(
@@ -34,7 +34,8 @@ def tool_context(
     containment: Containment,
     model: str,
 ) -> ToolContext:
-    """`home` is the agent's, `model` is who looks at images."""
+    """Return the context of a session's tools. `home` is the agent's; `model` is the one that sees
+    images."""
     sandbox = containment.sandbox
     if sandbox.contains:
         add_written_places(home, containment.scope.writable)
@@ -79,7 +80,7 @@ def tool_context(
 
 
 def remove_scratch(session: Session) -> None:
-    """What the interpreters of a session that ends, and its checks, needed while they ran."""
+    """Remove what a session's interpreters and checks needed while they ran."""
     for name in (_SHELL, _PYTHON, CHECK_FOLDER):
         remove_tree(session.folder / name)
 
@@ -92,7 +93,7 @@ def _shell(
     outputs: OutputFolder,
     max_chars: int,
 ) -> Shell:
-    """In the folder and with the variables that the `past` commands left."""
+    """Return a shell in the folder and with the variables that `past` commands left."""
     sandbox, env = containment.sandbox, containment.environment
     full = containment.full_environment
     exports, not_restored = last_exports(past, sandbox.layer, env)

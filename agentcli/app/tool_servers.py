@@ -1,4 +1,4 @@
-"""The tool servers of a session, put together from settings."""
+"""Builds the tool servers of a session from settings."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ _MOST_NAMED = 20
 def start_servers(
     containment: Containment, session: Session, learn: Callable[..., None], undo: ExitStack
 ) -> ToolServers | None:
-    """Begin to connect; `undo` ends them. None where there are none; nothing is loaded then."""
+    """Start to connect to the servers; `undo` ends them. Return None, without loading anything, if
+    there are none."""
     settings = containment.settings
     if not (settings.tools.enable_mcp and named_servers(settings.mcp_servers)):
         return None
@@ -56,8 +57,8 @@ def session_tools(
     model: str,
     offered: Callable[[Iterable[Tool[Any]]], Iterable[Tool[Any]]],
 ) -> ToolCollection:
-    """The tools of a session, those of its servers among them, as far as they are `offered` there;
-    `model` is who is told of them."""
+    """Return those tools of a session, including its servers', that `offered` lets through. `model`
+    is the one that is told of them."""
     tools = list(_enabled_tools(settings))
     if servers is None:
         return ToolCollection(offered(tools), context)
@@ -71,7 +72,7 @@ def session_tools(
 
 
 def tell_of_servers(opened: OpenSession) -> None:
-    """What the model must know of servers that are left out, and of tools that are gone since."""
+    """Tell the model which servers are left out, and which of its tools no longer exist."""
     lines = list(opened.servers.faults()) if opened.servers is not None else []
     gone = [
         schema.name
@@ -88,7 +89,8 @@ def tell_of_servers(opened: OpenSession) -> None:
 
 
 def _enabled_tools(settings: Settings) -> Iterator[Tool[Any]]:
-    """Raises ConfigError for a tool whose switch is no setting."""
+    """Yield the tools that the settings enable. Raises ConfigError if a tool's switch is no
+    setting."""
     for tool in TOOLS.all().values():
         try:
             if not tool.switch or attrgetter(tool.switch)(settings):

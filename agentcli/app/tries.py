@@ -1,9 +1,8 @@
-"""Several tries at one task, each on a copy of the workspace and of the conversation so far; the
-best of them is brought back.
+"""Several tries at one task, each in a copy of the workspace and of the conversation so far; the
+best is brought back.
 
-A try is a session like any other, which works in its copy. The copies are gone at the end: the
-session that is chosen goes on in the workspace itself, the files of the others are in their
-snapshots.
+A try is an ordinary session that works in its copy. At the end the copies are removed: the chosen
+session continues in the workspace itself, and the files of the others are in their snapshots.
 """
 
 from __future__ import annotations
@@ -41,9 +40,9 @@ from agentcli.settings import Settings
 
 @dataclass(frozen=True)
 class TryCopy:
-    """What try `number` begins with: a copy of the workspace and, in `session`, one of the
-    conversation so far, if there is any. `original` is the folder that the copy is of, `lent` what
-    it has as links; `notes` are for people."""
+    """What try `number` starts with: a copy of the workspace and, in `session`, of the conversation
+    so far, if there is one. `original` is the folder that was copied, `lent` are its parts that the
+    copy only links to; `notes` are for people."""
 
     number: int
     workspace: Path
@@ -55,8 +54,8 @@ class TryCopy:
 
 @dataclass(frozen=True)
 class Judgement:
-    """What a try made of its copy: from the snapshot `base` to `tree`, so many lines in so many
-    files. `check` is None where it was not asked."""
+    """What a try did in its copy: the snapshots before (`base`) and after (`tree`), and how many
+    files and lines it changed. `check` is None if no check was asked for."""
 
     base: str
     tree: str
@@ -71,8 +70,8 @@ class Judgement:
 
 
 class Tries:
-    """Copies of the workspace of `builder` as it is now, for so many tries. `original` is the
-    session that is gone on with, if one is; it is only read."""
+    """Makes copies of the workspace of `builder` as it is now, one for each try. `original` is the
+    session to continue, if any; it is only read."""
 
     def __init__(self, builder: AgentBuilder, original: SessionRecord | None, own: Path) -> None:
         self._builder = builder
@@ -82,7 +81,7 @@ class Tries:
 
     @property
     def state(self) -> State:
-        """That of the conversation so far."""
+        """The state of the conversation so far."""
         return self._original.state if self._original else State()
 
     @property
@@ -93,25 +92,27 @@ class Tries:
         return self._limits.spent_usd(state) + state.abandoned_usd
 
     def share_usd(self, count: int) -> float | None:
-        """What each of `count` tries may spend, so that all together never spend more than there
-        is; None without a limit."""
+        """Return what each of `count` tries may spend so that together they stay within the budget;
+        None without a limit."""
         left = self._limits.left_usd(self.state)
         return None if left is None else left / count
 
     def left_usd(self, every: Collection[Path]) -> float | None:
-        """What is left of it, after what `every` try has spent."""
+        """Return what is left of the budget after what all tries in `every` have spent; None
+        without a limit."""
         left = self._limits.left_usd(self.state)
         return None if left is None else max(0.0, left - sum(map(self._used_usd, every)))
 
     def _used_usd(self, folder: Path) -> float:
-        """By the try in `folder`."""
+        """Return what the try in `folder` has spent."""
         return self._spent_usd(state_of(folder)) - self._spent_usd(self.state)
 
     def settings(
         self, model: str, more_usd: float | None, folder: Path | None, *, mends: bool
     ) -> Settings:
-        """Of a try: a `model` of its own, if that is named, and so much money; in `folder`, if it
-        goes on there. `mends`: a failure of the check goes back to the model."""
+        """Return the settings of a try: with its own `model`, if given, and `more_usd` to spend;
+        `folder` is the session, if it continues one. `mends`: a failed check goes back to the
+        model."""
         settings = self._builder.settings
         agent, main, run = settings.agent, settings.model, settings.run
         if not mends:
@@ -124,8 +125,8 @@ class Tries:
         return settings.model_copy(update={"agent": agent, "model": main, "run": run})
 
     def copy(self, number: int, folder: Path) -> TryCopy:
-        """In `folder`, which is empty. Raises SessionError, UsageError where a copy would not be
-        the workspace over again."""
+        """Make a copy in `folder`, which is empty. Raises SessionError, and UsageError if a copy
+        would not work like the workspace."""
         builder, root = self._builder, self._store.root
         lends = builder.settings.sandbox.layer != "none"
         top = folder / root.name
@@ -142,7 +143,7 @@ class Tries:
         return TryCopy(number, workspace, session, root, lent, tuple(notes))
 
     def _branch(self, workspace: Path, root: Path) -> Path:
-        """A new session that goes on with the original one in `workspace`."""
+        """Create a session that continues the original one in `workspace`."""
         record, home = self._original, self._builder.home
         assert record is not None
         before = self._builder.workspace
@@ -157,15 +158,15 @@ class Tries:
         return folder
 
     def changed_since(self) -> list[Change]:
-        """What somebody else has changed in the workspace since the copies were made."""
+        """Return what somebody else has changed in the workspace since the copies were made."""
         return self._store.changes(self._tree, self._store.take(thorough=True).tree)
 
     def bring_in(
         self, folder: Path, judged: Judgement, every: Collection[Path], name: str | None = None
     ) -> None:
-        """Do in the workspace what the try in `folder`, one of `every`, has done in its copy; its
-        session, which gets the `name`, goes on there, and `agent undo` takes it back as one step.
-        Raises SessionError; then the workspace is as it was."""
+        """Repeat in the workspace what the try in `folder`, one of `every`, did in its copy. Its
+        session, which gets the `name`, continues there, and `agent undo` takes all of it back as
+        one step. Raises SessionError; then the workspace is as it was."""
         workspace = self._builder.workspace
         with Session.open(folder) as session:
             kept = checkpoints_of(folder, str(workspace))
@@ -187,7 +188,7 @@ class Tries:
                 MessageAction(content=told, source=Source.ENVIRONMENT),
             ]
             if judged.check is not None:
-                # It holds for the files as they are now, too.
+                # The result also holds for the files as they are now.
                 done.append(_checked(judged.check))
             session.emit_group(done)
             if name is not None:
@@ -198,8 +199,8 @@ class Tries:
 def tries_of(
     builder: AgentBuilder, original: SessionRecord | None, count: int
 ) -> Iterator[tuple[Tries, list[TryCopy]]]:
-    """With the copies for `count` tries, which are gone at the end however that comes. Raises
-    UsageError, ConfigError, SessionError."""
+    """Yield the tries with `count` copies, which are removed when the block ends, however it ends.
+    Raises UsageError, ConfigError, SessionError."""
     if not builder.settings.agent.checkpoints:
         raise ConfigError("tries need snapshots", hint="--set agent.checkpoints=true")
     if original is not None:
@@ -224,9 +225,8 @@ def judge(
     limit_s: float,
     redact: Callable[[str], str],
 ) -> Judgement:
-    """Of the try at `copy` in `folder`, whose turn has ended: its snapshot is on record from now
-    on, and the check `command`, if one is given, is run in another copy, so that the try has
-    nothing of it."""
+    """Judge the try at `copy` in `folder`, whose turn has ended. Records its snapshot, and runs the
+    check `command`, if given, in another copy, so that it leaves nothing in the try's."""
     record = read_session(folder)
     workspace = Path(record.state.workspace)
     store = checkpoints_of(folder, str(workspace))
@@ -249,7 +249,7 @@ def judge(
 
 
 def lines_changed(patch: str) -> tuple[int, int]:
-    """How many lines a patch adds and removes."""
+    """Return how many lines a patch adds and removes."""
     added = removed = 0
     in_hunk = False
     for line in patch.splitlines():
@@ -262,8 +262,8 @@ def lines_changed(patch: str) -> tuple[int, int]:
 
 
 def _first_tree(events: Sequence[Event], workspace: str) -> str | None:
-    """The snapshot before the first step of the try in this workspace; None where no step changed
-    anything. Raises SessionError where it was not kept."""
+    """Return the snapshot before the first step of the try in this workspace; None if no step
+    changed anything. Raises SessionError if it was not kept."""
     began = False
     for event in events:
         if isinstance(event, SessionStartedObservation):
@@ -294,7 +294,7 @@ def _checkpoint(tree: str, *, at_end: bool = False) -> CheckpointObservation:
 def _moved_to(
     session: Session, workspace: Path, budget_usd: float | None
 ) -> SessionStartedObservation:
-    """As the session was opened last, but there."""
+    """Return the start of a process like the session's last one, but in `workspace`."""
     starts: Iterable[Event] = newest_first(session.events)
     last = next(event for event in starts if isinstance(event, SessionStartedObservation))
     here = {"workspace": str(workspace), "pid": os.getpid(), "host": socket.gethostname()}

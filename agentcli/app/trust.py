@@ -1,4 +1,4 @@
-"""The settings in force in a folder, with what it may add to them."""
+"""Loads the settings in force in a folder, including what the folder may add to them."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ STORE = "trust.json"
 
 @dataclass(frozen=True)
 class Loaded:
-    """Settings with what the folder may add to them, and its hooks if it is trusted."""
+    """Settings including what the folder may add to them, and its hooks if it is trusted."""
 
     settings: LoadedSettings
     project_hooks: ProjectHooks
     project_agents: Mapping[str, bytes] = field(default_factory=dict)
-    """The files that define agents, by their path, if it is trusted."""
+    """The files that define agents, by path, if the folder is trusted."""
 
 
 def load_with_trust(
@@ -51,10 +51,10 @@ def load_with_trust(
     ask: Asker | None = None,
     on_fault: Callable[[ConfigError], None] | None = None,
 ) -> Loaded:
-    """The settings in force in `workspace`. If it brings something along that is not trusted as it
-    is now, `ask` decides; without one, it is left out and a notice says so. What takes effect is
-    what was compared: each file is read once. Raises ConfigError for wrong settings, unless
-    `on_fault` is told of them."""
+    """Load the settings in force in `workspace`. If it brings along something that is not trusted
+    in its present state, `ask` decides; without `ask`, that is left out with a notice. What takes
+    effect is exactly what was compared: each file is read once. Raises ConfigError for wrong
+    settings, unless `on_fault` takes them."""
     found = fingerprint(workspace)
     store = trust_store(environ)
     state = store.state_of(found) if found.files or found.fault else TrustState()
@@ -92,7 +92,7 @@ def trust_store(environ: Mapping[str, str]) -> TrustStore:
 
 
 def is_trusted(environ: Mapping[str, str], folder: Path) -> bool:
-    """Whether what `folder` brings along is trusted as it is now. Raises ConfigError."""
+    """Whether what `folder` brings along is trusted in its present state. Raises ConfigError."""
     return trust_store(environ).state_of(fingerprint(folder)).trusted
 
 
@@ -101,18 +101,18 @@ def inside_session(environ: Mapping[str, str]) -> bool:
 
 
 def _wants_trust(found: Fingerprint) -> bool:
-    """Whether it holds more than settings that only tighten."""
+    """Whether the folder has more than settings that only tighten."""
     if any(name != PROJECT_CONFIG for name in found.files):
         return True
     try:
         return any(beyond_tightening(settings_of(found)))
     except ConfigError:
-        # What can't be read takes no effect, so there is nothing to ask about.
+        # Settings that can't be read take no effect, so there is nothing to ask about.
         return False
 
 
 def _rule_fault(text: str) -> str:
-    """Why a rule of a project is none; "" if it is one."""
+    """Return what is wrong with a project's rule; "" if nothing is."""
     from agentcli.security.policy.rules import check_rule, parse_rule
     from agentcli.tools.collection import rule_patterns
 
@@ -144,7 +144,7 @@ def _notices(found: Fingerprint, state: TrustState, notices: Any) -> tuple[str, 
 
 
 def _left_out(found: Fingerprint) -> str:
-    """Of a folder that nobody has trusted yet, a sentence."""
+    """Return a sentence on a folder that nobody has trusted yet."""
     kinds = {
         "hooks": any(name.startswith(f"{HOOK_FOLDER}/") for name in found.files),
         "commands": any(name.startswith(f"{COMMAND_FOLDER}/") for name in found.files),

@@ -1,7 +1,7 @@
-"""Going back: undo steps, return to an event.
+"""Going back: undoes steps, or returns to an event.
 
-Each function records what it did in the session it is given; before files change, the workspace
-as it is now is kept too, so that going back can itself be taken back.
+Each function records what it did in the given session. Before files change, the current state of
+the workspace is kept too, so that going back can itself be undone.
 """
 
 from __future__ import annotations
@@ -40,8 +40,9 @@ _MOST_NAMED = 20
 
 @dataclass(frozen=True)
 class UndoResult:
-    """Where the session is now: `to_event`, what changed on the way, the event under which the
-    workspace as it was before is kept, and what is in no snapshot, so as it was."""
+    """Where the session is now (`to_event`), what changed on the way, the event at which the
+    previous state of the workspace is kept, and what no snapshot has and was therefore left
+    alone."""
 
     to_event: int
     steps: int
@@ -49,14 +50,14 @@ class UndoResult:
     kept_at: int | None
     left_out: tuple[str, ...] = ()
     held: tuple[str, ...] = ()
-    """Files by which git runs programs, not brought back as commands may have made them."""
+    """Files that make git run programs, not restored because commands may have made them."""
 
 
 def undo(session: Session, count: int, *, force: bool = False) -> UndoResult:
-    """Take back what the newest `count` steps that changed files, or git's own state, did to them.
+    """Undo what the newest `count` steps that changed files, or git's own state, did to them.
 
-    All else stays as it is. Raises UsageError when there are not so many such steps, or when
-    somebody else changed the same since (unless `force`).
+    Everything else stays as it is. Raises UsageError if there are fewer such steps, or if somebody
+    else has changed the same files since (unless `force`).
     """
     kept = checkpoints_of(session.folder, session.state.workspace)
     steps = steps_with_trees(session.events)
@@ -92,10 +93,10 @@ def undo(session: Session, count: int, *, force: bool = False) -> UndoResult:
 
 
 def rewind(session: Session, event_id: int, *, files: bool, conversation: bool) -> UndoResult:
-    """Bring `files`, the `conversation` or both back to just after event `event_id`, or the last
-    event before it where no step is cut in two.
+    """Bring `files`, the `conversation` or both back to just after event `event_id`, or to the last
+    event before it that does not cut a step in two.
 
-    Raises UsageError when there is no such place, SessionError when the files of then were not
+    Raises UsageError if there is no such place, SessionError if the files of that time were not
     kept; then nothing is changed.
     """
     cut = cut_at(session.events, event_id)
@@ -110,7 +111,7 @@ def rewind(session: Session, event_id: int, *, files: bool, conversation: bool) 
     kept = checkpoints_of(session.folder, session.state.workspace)
     _require_workspace(session, kept)
     now = kept.take(thorough=True).tree
-    # Of a repository that other worktrees use too, only what the session had its hands in.
+    # In a repository shared with other worktrees, restore only what the session touched.
     shared = {path for span in step_snapshots(session.events) for path in kept.paths(*span)}
     only = "" if conversation else " --files"
     begun = GoingBackObservation(
@@ -135,8 +136,8 @@ def _result(
 def _newest_changes(
     kept: Checkpoints, steps: list[StepTrees], now: str, count: int, *, any_change: bool
 ) -> list[StepTrees]:
-    """At most `count`, oldest first, of those that changed something; of damage that no snapshot
-    saw (`any_change`) the newest step is thought to be the cause."""
+    """Return the newest steps that changed something, at most `count`, oldest first. Damage that no
+    snapshot saw (`any_change`) is attributed to the newest step."""
     found: list[StepTrees] = []
     for step in reversed(steps):
         is_cause = any_change and step is steps[-1]
@@ -149,8 +150,8 @@ def _newest_changes(
 
 @contextmanager
 def _undoing(session: Session, now: str, begun: GoingBackObservation) -> Iterator[int]:
-    """Around a restore: what is there is kept before, at the event that is given, and what is begun
-    is on record, so that it is told if it does not come to its end."""
+    """Wrap a restore. Records first the workspace as it is, in the event whose id is yielded, and
+    what is about to happen, so that the model is told if it does not finish."""
     kept = CheckpointObservation(tree=now, moment="before_rewind")
     events = session.emit_group([kept, begun])
     try:
@@ -163,7 +164,8 @@ def _undoing(session: Session, now: str, begun: GoingBackObservation) -> Iterato
 
 
 def _record(session: Session, action: RewindAction, told: str) -> None:
-    """What was done, and a word to the model, without which it is not done."""
+    """Record what was done, and a message to the model, in one write: neither happens without the
+    other."""
     done = action.model_copy(update={"source": Source.USER, "told": told})
     events: list[Event] = [done]
     if told:
@@ -172,7 +174,7 @@ def _record(session: Session, action: RewindAction, told: str) -> None:
 
 
 def _tree_to_restore(session: Session, cut: int) -> str | None:
-    """Raises SessionError when there is none for this workspace."""
+    """Return the snapshot to restore. Raises SessionError if there is none for this workspace."""
     hint = "the conversation alone can go back: --conversation"
     if then := former_workspace(session.events, cut):
         raise SessionError(
@@ -186,7 +188,7 @@ def _tree_to_restore(session: Session, cut: int) -> str | None:
 
 
 def _require_workspace(session: Session, kept: Checkpoints) -> None:
-    """Raises SessionError when the workspace was moved or deleted by somebody else."""
+    """Raise SessionError if somebody else has moved or deleted the workspace."""
     if kept.root.is_dir():
         return
     snapshots = (e for e in newest_first(session.events) if isinstance(e, CheckpointObservation))
@@ -204,10 +206,11 @@ def _left_out(session: Session) -> tuple[str, ...]:
 
 
 def newest_changes(folder: Path, step: int | None) -> tuple[Checkpoints, tuple[str, str] | None]:
-    """The snapshots before and after all that the session in `folder` did to files, or, with
-    `step`, before and after the `step`-th last of its steps that changed some; None without any.
+    """Return the snapshots before and after everything that the session in `folder` did to files
+    or, with `step`, before and after the `step`-th last of its steps that changed some; None
+    without any.
 
-    What a process at work in it has done since its last checkpoint is left out.
+    What a process at work in it has done since its last checkpoint is not included.
     """
     record = read_session(folder)
     kept = checkpoints_of(folder, record.state.workspace)
@@ -221,8 +224,8 @@ def newest_changes(folder: Path, step: int | None) -> tuple[Checkpoints, tuple[s
 
 
 def files_now(folder: Path, kept: Checkpoints, events: Sequence[Event]) -> str | None:
-    """A snapshot of the workspace as it is, where the newest step has none after it; None while
-    somebody else makes them, and where none is needed."""
+    """Take a snapshot of the workspace if there is none after the newest step. Return None if
+    somebody else is at work in the session, or if no snapshot is needed."""
     steps = steps_with_trees(events)
     if not steps or steps[-1].after is not None:
         return None
@@ -237,15 +240,15 @@ def files_now(folder: Path, kept: Checkpoints, events: Sequence[Event]) -> str |
 def _others_work(
     kept: Checkpoints, undone: list[StepTrees], now: str, target: str, mine: Collection[str]
 ) -> set[str]:
-    """The paths that somebody else changed since and in which git only keeps notes, such as its
-    logs. Raises UsageError if undoing would lose other changes of theirs."""
+    """Return the paths that somebody else has changed since and in which git only keeps notes, such
+    as its logs. Raises UsageError if undoing would lose other changes of theirs."""
     ends = [*(step.before for step in undone[1:]), now]
     foreign = {
         path
         for step, later in zip(undone, ends, strict=True)
         for path in kept.paths(step.after or now, later)
     }
-    # Folders whose mode alone is another are left by an undo that was cut off.
+    # An undo that was cut off leaves folders that differ only in their mode.
     differ = kept.paths(now, target, folder_modes=False)
     notes = {path for path in foreign if kept.is_incidental(path)}
     lost = sorted((foreign & differ & set(mine)) - notes)
@@ -259,7 +262,8 @@ def _others_work(
 
 
 def _told(what: str, done: Restored) -> str:
-    """Said to the model before it goes on, as what it knows of the files is no longer true."""
+    """Tell the model what changed before it continues, as what it knows of the files is
+    outdated."""
     now = {"added": "there again", "deleted": "gone again", "modified": "as before"}
     told = [what]
     files = [change for change in done.changes if not change.told]
@@ -279,7 +283,7 @@ def _framed(text: str) -> str:
 
 
 def _quoted(path: str) -> str:
-    """So that a name can't be taken for words of the user."""
+    """Quote a path, so that a name can't pass for words of the user."""
     shown = display_path(path)
     return json.dumps(shown[:_LONGEST_NAME], ensure_ascii=False).replace("]", "\\u005d")
 

@@ -1,5 +1,5 @@
-"""Where a session works, as far as a person must know it before anything runs there: home, the root
-of the file system, a folder that no repository keeps."""
+"""What a user must know about where a session works before anything runs there: that it is the home
+folder, the root of the file system, or a folder in no repository."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from agentcli.sandbox.choosing import NO_LAYER
 from agentcli.settings import Settings
 
 NameFolders = Callable[[Path, Path], Sequence[str]]
-"""Asks a person which folders may be written to, given a workspace that is or holds the home
-folder, and that."""
+"""Asks the user which folders may be written to, given a workspace that is or holds the home
+folder, and the home folder."""
 
 
 def holds_too_much(workspace: Path, home: Path) -> bool:
-    """Whether it is the home folder or holds that: then nothing in it is written to but what the
-    person names. Both resolved."""
+    """Whether the workspace is the home folder or holds it: then only what the user names in it can
+    be written to. Both paths must be resolved."""
     return home.is_relative_to(workspace)
 
 
 def only_named(settings: Settings, workspace: Path, home: Path) -> bool:
-    """Whether nothing of `workspace` may be written but what the person named. Whoever does without
-    sandbox and questions has said that all may be; in plan mode nothing is."""
+    """Whether only what the user named in `workspace` may be written. With neither sandbox nor
+    questions the user has agreed to everything; in plan mode nothing is written anyway."""
     unheld = settings.sandbox.layer == NO_LAYER and settings.agent.approval == "yolo"
     usual = unheld or settings.agent.planning
     return not usual and holds_too_much(workspace, home)
@@ -38,8 +38,9 @@ def with_named_folders(
     before: Sequence[str] | None,
     ask: NameFolders | None,
 ) -> Settings:
-    """The settings with the folders that the person named for one session, where nothing else of
-    the workspace may be written: `before`, when it was left, or else as they say now."""
+    """Return the settings with the folders that the user named for one session, if nothing else in
+    the workspace may be written: those from `before`, when it was left, or else those that `ask`
+    returns."""
     if settings.sandbox.writable or not only_named(settings, workspace, home):
         return settings
     named = before
@@ -50,7 +51,7 @@ def with_named_folders(
 
 
 def require_named_folders(settings: Settings, workspace: Path, home: Path) -> None:
-    """Raises ConfigError where a session could write to nothing, for which nobody can be asked."""
+    """Raise ConfigError if a session could write to nothing and nobody can be asked."""
     if only_named(settings, workspace, home) and not settings.sandbox.writable:
         raise ConfigError(
             f"{what_it_is(workspace, home)}: nothing in it can be changed before you name folders",
@@ -62,7 +63,7 @@ def require_named_folders(settings: Settings, workspace: Path, home: Path) -> No
 def whereabouts(
     settings: Settings, workspace: Path, home: Path, writable: Sequence[Path]
 ) -> Iterator[str]:
-    """What the person must know of `workspace`, a sentence or none."""
+    """Yield what the user must know about `workspace`: one sentence, or none."""
     if holds_too_much(workspace, home):
         yield f"{what_it_is(workspace, home)}: {_extent(settings, workspace, home, writable)}"
     elif find_repository(workspace) is None:
@@ -72,7 +73,7 @@ def whereabouts(
 
 
 def what_it_is(workspace: Path, home: Path) -> str:
-    """Of a folder that holds too much, the beginning of a sentence."""
+    """Return the beginning of a sentence about a folder that holds too much."""
     place = display_path(workspace)
     if workspace == home != Path("/"):
         return f"{place} is your home folder"

@@ -57,8 +57,8 @@ def _reply(group: Sequence[Event]) -> Reply:
 
 
 def _ending(faults: Sequence[ErrorObservation], has_calls: bool) -> FinishReason:
-    """Derive why the reply ended. An error among its events says that it ended badly; how, only the
-    error's text to the model tells."""
+    """Derive why the reply ended. An error among its events means that it ended badly; in which
+    way, only the error's text for the model says."""
     if any(fault.error_id == "refused_reply" for fault in faults):
         return FinishReason.REFUSAL
     if any("cut off" in fault.content for fault in faults):

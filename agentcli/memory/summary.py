@@ -232,8 +232,8 @@ def _of_an_ended_turn(view: View) -> bool:
 
 
 def told(event: Event, limit: int) -> str:
-    """Return `event` as text for a summariser: its id, who, and about the first and last of `limit`
-    characters. Of files that were read less is kept, as they can be read again."""
+    """Return `event` as text for a summariser: its id, who, and about `limit` characters from its
+    beginning and end; fewer if it is a file that was read, which can be read again."""
     if isinstance(event, MessageAction):
         return f"[{event.id}] {event.source}: {clip(event.content, limit)}"
     if isinstance(event, Action) and event.tool_call_metadata is not None:

@@ -108,7 +108,7 @@ class PromptManager:
 
 @lru_cache(maxsize=_MOST_CACHED)
 def _compiled(source: str) -> Template:
-    """Raises TemplateError."""
+    """Return the compiled template. Raises TemplateError."""
     from jinja2 import Environment, StrictUndefined
 
     return Environment(undefined=StrictUndefined, autoescape=False).from_string(source)
@@ -124,7 +124,7 @@ def _verified(kept: str) -> str:
 
 
 def _keep(path: Path, text: str) -> None:
-    """Raises OSError."""
+    """Cache `text` in the file `path`, and remove the oldest others. Raises OSError."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     others = sorted(path.parent.glob("*.txt"), key=lambda each: each.stat().st_mtime)
     for old in others[: max(0, len(others) - _MOST_CACHED + 1)]:
