@@ -1,11 +1,12 @@
-"""Secrets whose values are known, found however a command may have written them.
+"""Finds secrets whose values are known, however a command may have written them.
 
-Most ways of writing a value leave its letters and digits in order and differ in what stands between
-them: quotes, blanks, breaks of lines, `+` and `-`. So a text is searched without all that. A value
-is long there, and wherever it stands, one of its first 8 characters is at a multiple of 8: one look
-at all blocks of 8, taken as numbers, tells whether there is anything, for however many values.
+Most ways of writing a value keep its letters and digits in order and only change what is between
+them: quotes, blanks, line breaks, `+` and `-`. So a text is searched without all that. What remains
+of a value is long, so one of its first 8 characters always falls on a multiple of 8. Comparing all
+blocks of 8, read as numbers, therefore shows in one pass whether any value may be there, however
+many values are known.
 
-Not found is what was compressed or encrypted, or came to light in several parts.
+This does not find values that were compressed, encrypted, or revealed in several pieces.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ from itertools import compress
 from urllib.parse import quote, quote_plus
 
 _SHORTEST = 8
-"""Characters of a secret; what is shorter may be an ordinary word."""
+"""Shortest secret, in characters; anything shorter may be an ordinary word."""
 _SHORTEST_ENCODED = 10
 _BLOCK = 8
 _SHORTEST_SPREAD = 2 * _BLOCK - 1
 _TOLD = 3
-"""Characters of one that a stream may have passed on before it was known for what it is."""
+"""How many characters of a secret a stream may have passed on before the secret is recognized."""
 _LINE = 76
-"""Characters in which base64 breaks its lines."""
+"""Length of a line of base64."""
 
 _ALPHANUMERIC = frozenset(string.ascii_letters + string.digits)
 _BETWEEN = bytes(code for code in range(256) if chr(code) not in _ALPHANUMERIC)
@@ -34,7 +35,7 @@ Span = tuple[int, int]
 
 
 class KnownValues:
-    """Finds the values that it has learnt, as they are and encoded."""
+    """Finds the values that it has learnt, plain and encoded."""
 
     def __init__(self) -> None:
         self._values: set[str] = set()
@@ -67,15 +68,15 @@ class KnownValues:
         self._longest = max(map(len, self._spread), default=0)
 
     def spans(self, text: str) -> list[Span]:
-        """Where they stand in `text`, in order, none touching another."""
+        """Return where the values occur in `text`, in order and merged where they overlap."""
         found = [span for form in self._exact for span in _occurrences(text, form)]
         if self._spread and len(text) >= _SHORTEST_SPREAD:
             found += self._spread_spans(text)
         return _merged(found)
 
     def open_from(self, text: str) -> int:
-        """From where on one may have begun that the end of `text` breaks off; its length if none
-        has. One that is spread over several words counts from its last word only."""
+        """Return where a value may begin that is cut off by the end of `text`; its length if there
+        is none. For a value spread over several words, only its part in the last word counts."""
         word = max(map(text.rfind, " \n\t")) + 1
         start = min((len(text) - overlap(text, form) for form in self._exact), default=len(text))
         places = [at for at in range(word, len(text)) if text[at] in _ALPHANUMERIC]
@@ -118,35 +119,35 @@ def _squeezed(text: str) -> bytes:
 
 
 def _numbers(data: bytes) -> Iterable[int]:
-    """Its whole blocks, one after the other."""
+    """Return the whole blocks of `data`, one after the other, as numbers."""
     whole = len(data) - len(data) % _BLOCK
     return memoryview(data)[:whole].cast("Q")
 
 
 def _is_random(value: str) -> bool:
-    """Whether it can't be met by chance where words stand apart."""
+    """Return whether the value can't occur by chance when separators are ignored."""
     letters = _squeezed(value)
     return len(letters) >= _SHORTEST_SPREAD and not letters.isalpha() and not letters.isdigit()
 
 
 def _near_forms(value: str, data: bytes) -> Iterator[str]:
-    """What every system has a command for."""
+    """Yield the encodings for which every system has a command."""
     yield from (data.hex(), data.hex().upper())
     yield from (quote(value, safe="", errors="replace"), quote_plus(value, errors="replace"))
     yield from _base64(data)
 
 
 def _far_forms(value: str, data: bytes) -> Iterator[str]:
-    """What someone does on purpose."""
+    """Yield the encodings that someone only chooses on purpose."""
     yield value[::-1]
     yield "".join(f"\\x{byte:02x}" for byte in data)
     for before in range(5):
-        # 5 bytes are 8 characters; of the first and the last some bits are not the value's.
+        # 5 bytes give 8 characters; the first and last one also hold bits of the neighbours.
         first, last = -(-before * 8 // 5), (before + len(data)) * 8 // 5
         form = base64.b32encode(bytes(before) + data).decode()[first:last]
         yield from (form, form.lower())
     for skipped in range(4):
-        # 4 bytes are 5 characters, and none of them is known before all 4 are.
+        # 4 bytes give 5 characters, and each of them depends on all 4.
         whole = data[skipped : skipped + (len(data) - skipped) // 4 * 4]
         yield from (base64.a85encode(whole).decode(), base64.b85encode(whole).decode())
     for form in _base64(data):
@@ -155,9 +156,9 @@ def _far_forms(value: str, data: bytes) -> Iterator[str]:
 
 
 def _base64(data: bytes) -> Iterator[str]:
-    """At any place among other data."""
+    """Yield the base64 forms of `data` at any offset within other data."""
     for before in range(3):
-        # Of what stands around the value, some bits are in the first and in the last character.
+        # The first and last character also hold bits of what is around the value.
         first, last = -(-before * 8 // 6), (before + len(data)) * 8 // 6
         for alphabet in (b"+/", b"-_"):
             yield base64.b64encode(bytes(before) + data, altchars=alphabet).decode()[first:last]
@@ -181,7 +182,7 @@ def _merged(spans: list[Span]) -> list[Span]:
 
 
 def overlap(text: str, wanted: str) -> int:
-    """Length of the longest end of `text` that begins `wanted` and is not all of it."""
+    """Return the length of the longest end of `text` that is a proper prefix of `wanted`."""
     for size in range(min(len(wanted) - 1, len(text)), 0, -1):
         if text.endswith(wanted[:size]):
             return size

@@ -1,8 +1,8 @@
-"""Secrets masked in whatever is recorded or shown.
+"""Masks secrets in everything that is recorded or shown.
 
-Known values are found in every spelling (`known_values`), others by the forms that their issuers
-give them for that purpose. A pattern is only tried where its fixed part occurs, which keeps 1 MB of
-ordinary output below 20 ms.
+Known values are found in every spelling (`known_values`), other secrets by the formats that issuers
+give their keys to make them recognizable. A pattern is only tried where its fixed part occurs,
+which keeps 1 MB of ordinary output below 20 ms.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from agentcli.security.known_values import KnownValues, overlap
 MASK = "[redacted]"
 _SHORTEST_SECRET = 8
 _SHORT_TEXT = 2_000
-"""Below this, one search for all fixed parts is faster than one for each."""
+"""In shorter texts, one search for all fixed parts is faster than one search for each."""
 _LONGEST_OPEN = 8_000
-"""Characters that a stream holds back at most while a secret may be coming."""
+"""Most characters that a stream holds back while a secret may be coming."""
 
-# Every repetition that may fail after it is bounded: no text takes time that grows faster than it.
+# Every repetition that may fail later is bounded, so that time grows at most linearly with a text.
 _HAS_DIGIT = r"(?=[A-Za-z._~+/-]{0,200}+\d)"
 _KEY_BLOCK = r"[A-Z ]{0,30}PRIVATE KEY(?: BLOCK)?-----"
 _FORMS: tuple[tuple[tuple[str, ...], str], ...] = (
@@ -48,7 +48,7 @@ _FORMS: tuple[tuple[tuple[str, ...], str], ...] = (
     (("dop_v1_",), r"dop_v1_[0-9a-f]{64}"),
     (
         (".eyJ",),
-        # What follows is looked at once for each run of letters, however many eyJ are in it.
+        # The lookahead runs once for each run of letters, however many eyJ it contains.
         r"(?<![A-Za-z0-9_-])(?=[A-Za-z0-9_-]++\.eyJ[A-Za-z0-9_-]{8,}+\.[A-Za-z0-9_-]{8})"
         r"([A-Za-z0-9_-]*?)eyJ[A-Za-z0-9_-]{8,}+\.[A-Za-z0-9_-]++\.[A-Za-z0-9_-]+",
     ),
@@ -71,7 +71,7 @@ _FORMS: tuple[tuple[tuple[str, ...], str], ...] = (
     ),
 )
 _LONGEST_WORDS = 30
-"""Of those around a fixed part that belong to the form: `Authorization: Basic `."""
+"""Most characters around a fixed part that belong to the form: `Authorization: Basic `."""
 _ANCHORS = sorted({anchor.lstrip(".") for anchors, _ in _FORMS for anchor in anchors})
 _ANY_ANCHOR = re.compile("|".join(map(re.escape, _ANCHORS)))
 _PATTERNS = tuple((anchors, re.compile(pattern)) for anchors, pattern in _FORMS)
@@ -82,18 +82,18 @@ _OPEN_BLOCK = re.compile(r"-----BEGIN [A-Z ]*(?:P(?:R(?:I(?:V[\s\S]*)?)?)?)?\Z")
 
 
 class Redactor:
-    """Masks the given values and everything that has the form of a well-known kind of key."""
+    """Masks the given values and everything that has the format of a well-known kind of key."""
 
     def __init__(self, values: Iterable[str] = ()) -> None:
         self._known = KnownValues()
         self.learn(*values)
 
     def learn(self, *values: str) -> None:
-        """Mask these too from now on."""
+        """Mask these values too from now on."""
         self._known.learn(values)
 
     def text(self, text: str) -> str:
-        """`text` with its secrets masked."""
+        """Return `text` with its secrets masked."""
         if len(text) < _SHORTEST_SECRET:
             return text
         if spans := self._known.spans(text):
@@ -108,8 +108,8 @@ class Redactor:
         return text
 
     def note(self, before: str, after: str) -> str:
-        """A sentence for the model, which might write `after` back to a file: how many secrets of
-        `before` are masked in `after`; empty if none."""
+        """Return a sentence for the model, which might write `after` back to a file: how many
+        secrets of `before` are masked in `after`; "" if none."""
         count = after.count(MASK) - before.count(MASK)
         if count <= 0:
             return ""
@@ -117,8 +117,8 @@ class Redactor:
         return f"[{secrets} shown here as {MASK}: what this was read from is unchanged]"
 
     def settled(self, text: str) -> int:
-        """How many characters of `text`, the newest part of a stream, can be masked and passed on.
-        After them a secret may begin that the next part completes."""
+        """Return how many characters of `text`, the latest part of a stream, can be masked and
+        passed on. A secret may begin after them that the next part completes."""
         tail = text[-_LONGEST_OPEN:]
         before = len(text) - len(tail)
         end = self._known.open_from(tail)
@@ -133,7 +133,7 @@ class Redactor:
         return self._before_secret(text, before + end)
 
     def _before_secret(self, text: str, end: int) -> int:
-        """`end`, or where the secret begins that it would cut in two."""
+        """Return `end`, or the start of a secret that `end` would cut in two."""
         first = max(end - _LONGEST_OPEN, 0)
         for start, stop in self._known.spans(text[first : end + _LONGEST_OPEN]):
             if first + start < end < first + stop:
@@ -147,7 +147,8 @@ class Redactor:
         return end
 
     def __call__(self, data: Any) -> Any:
-        """`data` with its strings masked at any depth; the same object when nothing was."""
+        """Mask strings at any depth of `data`; return the same object if there is nothing to
+        mask."""
         if isinstance(data, str):
             masked = self.text(data)
             return data if masked == data else masked
@@ -165,5 +166,5 @@ class Redactor:
 
 
 def _masked(match: re.Match[str]) -> str:
-    """A form may begin with a group of words that are no secret."""
+    """Mask a match, except for the words that some forms capture first, which are no secret."""
     return (match[1] if match.re.groups else "") + MASK

@@ -1,5 +1,5 @@
-"""Which variables hold a secret: the one definition, for what commands get to see, what is recorded
-of what they export, and what is masked wherever it turns up."""
+"""Defines which variables hold a secret. Everything uses this one definition: what commands get to
+see, what is recorded of their exports, and what is masked wherever it appears."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NAME = re.compile(
     r"|(?:^|_)(?:KEY|PASS|PW|PAT|DSN|CRED|JWT|OTP|TOTP|MFA|SAS|BEARER|SALT|SEED|HMAC)S?(?:_|$)",
     re.IGNORECASE,
 )
-"""Words, and endings of words that people glue together (`DBPASS`, `GHTOKEN`)."""
+"""Words in names, and endings that people attach without a separator (`DBPASS`, `GHTOKEN`)."""
 _FORM = re.compile(
     r"\bsk-[A-Za-z0-9_-]{16,}|\b[sr]k_(?:live|test)_[A-Za-z0-9]{16,}|\bgh[pousr]_[A-Za-z0-9]{20,}"
     r"|\bgithub_pat_\w{20,}|\bxox[abeprs]-[\w-]{10,}|\bA(?:KI|SI)A[0-9A-Z]{16}\b|\bAIza[\w-]{35}"
@@ -24,11 +24,12 @@ _FORM = re.compile(
     r"|://[^/\s:@]{0,200}:[^/\s@]{1,500}@|://[^/\s@]{20,200}@"
     r"|(?:AccountKey|SharedAccessKey|[Pp]assword|[Pp]wd)="
 )
-"""Of values, whatever their names: as issuers make them, or an address with a password in it."""
+"""Secret values whatever the variable's name: keys as issuers format them, or a URL with a
+password."""
 
 _SHORTEST_MASKED = 8
 _SURELY_RANDOM = 16
-"""Characters from which on a value is no word that would turn up by itself."""
+"""A value of at least this length is no word that could appear by chance."""
 _COMMON = re.compile(
     r"(?:pass(?:word|wd)?|secret|change(?:me|it)|test(?:ing)?|admin|root|postgres|mysql|redis|guest"
     r"|user|default|example|dummy|fake|token|key|local(?:host)?|letmein|qwerty|welcome|sample|demo"
@@ -39,13 +40,13 @@ _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://(?![^/\s]*@)", re.IGNORECASE)
 
 
 def is_secret(name: str, value: str) -> bool:
-    """Whether a variable holds a secret, by its name or by the form of its value."""
+    """Return whether a variable holds a secret, by its name or the form of its value."""
     return bool(_NAME.search(name) or _FORM.search(value))
 
 
 def masked_values(environ: Mapping[str, str]) -> Iterator[str]:
-    """The values to mask wherever they turn up: those of secret variables that no ordinary text
-    would contain by accident."""
+    """Yield the values to mask wherever they appear: those of secret variables that ordinary text
+    would not contain by chance."""
     secret = {name: value for name, value in environ.items() if is_secret(name, value)}
     ordinary = {value for name, value in environ.items() if name not in secret}
     for value in map(str.strip, secret.values()):
@@ -54,7 +55,7 @@ def masked_values(environ: Mapping[str, str]) -> Iterator[str]:
 
 
 def _is_unmistakable(value: str) -> bool:
-    """No number, word, path, address without a password, or password of examples."""
+    """Return False for a number, word, path, address without a password, or example password."""
     if len(value) < _SHORTEST_MASKED or len(set(value)) < _SHORTEST_MASKED // 2:
         return False
     if _ADDRESS.match(value) or _is_place(value) or _COMMON.fullmatch(value):
@@ -74,6 +75,6 @@ def _is_place(value: str) -> bool:
 
 
 def _is_version(value: str) -> bool:
-    """`python-3.11`, `v1.2.3-rc1`: words and numbers between signs."""
+    """Match values like `python-3.11` or `v1.2.3-rc1`: words and numbers between separators."""
     parts = re.split(r"[-_./: ]", value)
     return all(part.isdecimal() or part.isalpha() or len(part) <= 3 for part in parts)

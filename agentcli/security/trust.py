@@ -1,4 +1,4 @@
-"""Which folders the user trusts, by what they hold: a file that changes is asked about again."""
+"""Which folders the user trusts, by their contents: if a file changes, the user is asked again."""
 
 from __future__ import annotations
 
@@ -34,27 +34,29 @@ _TEXT_SUFFIXES = (".md", ".txt")
 _WRITABLE_BY_OTHERS = 0o022
 _VERSION = 1
 _MAX_BYTES = 50_000_000
-"""Of the store: 500 folders with as many files as there may be."""
+"""Largest store that is read: 500 folders with as many files as allowed."""
 
 
 @dataclass(frozen=True)
 class Fingerprint:
-    """What of `workspace` (resolved) would take effect if it were trusted. `files`: path within it,
-    with slashes -> hex digest of content and whether it may be run. `contents`: the bytes that were
-    digested, of the files that settings, hooks, commands and agents are of; `runnable`: those of
-    them that may be run. `fault`: why it can't be trusted at all."""
+    """What in a folder would take effect if it were trusted."""
 
     workspace: Path
+    """Resolved."""
     files: Mapping[str, str] = field(default_factory=dict)
+    """Path in the workspace, with slashes -> hex digest of content and executability."""
     contents: Mapping[str, bytes] = field(default_factory=dict)
+    """The digested bytes of the files for settings, hooks, commands and agents."""
     runnable: frozenset[str] = frozenset()
+    """Those of `contents` that are executable."""
     fault: str = ""
+    """Why the folder can't be trusted at all."""
 
 
 @dataclass(frozen=True)
 class TrustState:
-    """What is known of a folder. `changed`: the files that are not as they were when it was
-    trusted, new and vanished ones among them; `never`: the user does not want to be asked."""
+    """What is known about a folder. `changed` are the files that differ from when it was trusted,
+    including new and missing ones. `never`: the user does not want to be asked."""
 
     trusted: bool = False
     known: bool = False
@@ -63,11 +65,11 @@ class TrustState:
 
 
 class _CannotVouch(Exception):
-    """Something in the folder can't be read in a way that would hold."""
+    """Something in the folder can't be read in a way that can be vouched for."""
 
 
 def fingerprint(workspace: Path) -> Fingerprint:
-    """Read what would take effect, each file once. Nothing is followed that is a link."""
+    """Read what would take effect, each file once, without following symlinks."""
     workspace = workspace.resolve()
     reader = _Reader(workspace)
     try:
@@ -87,14 +89,14 @@ def fingerprint(workspace: Path) -> Fingerprint:
 
 
 class TrustStore:
-    """The folders that the user trusts, in a JSON file that is theirs alone. Raises ConfigError
-    when it can't be read or written, or others could have changed it."""
+    """The folders that the user trusts, in a JSON file that only they can access. Raises
+    ConfigError if it can't be read or written, or if others could have changed it."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def state_of(self, found: Fingerprint) -> TrustState:
-        """How what was found now compares with what was trusted."""
+        """Compare what was found now with what was trusted."""
         record = self._folders().get(str(found.workspace))
         if record is None:
             return TrustState()
@@ -107,7 +109,7 @@ class TrustStore:
         return TrustState(trusted=not changed, known=True, changed=changed)
 
     def trust(self, found: Fingerprint) -> None:
-        """What was found may take effect from now on, for as long as it stays as it is."""
+        """Let what was found take effect from now on, until it changes."""
         if found.fault:
             raise ConfigError(f"{found.workspace} can't be trusted: {found.fault}")
         now = datetime.now(UTC).isoformat(timespec="seconds")
@@ -119,12 +121,12 @@ class TrustStore:
             folders[str(workspace.resolve())] = {"never": True}
 
     def revoke(self, workspace: Path) -> bool:
-        """Forget a folder, its "never" too; whether it was known."""
+        """Forget a folder, even a "never"; return whether it was known."""
         with self._changing() as folders:
             return folders.pop(str(workspace.resolve()), None) is not None
 
     def folders(self) -> dict[str, str]:
-        """Every trusted folder with the time (ISO 8601, UTC) since when."""
+        """Return every trusted folder with the time (ISO 8601, UTC) when it was trusted."""
         return {
             folder: str(record.get("trusted_at", ""))
             for folder, record in sorted(self._folders().items())
@@ -173,7 +175,7 @@ class TrustStore:
 
     @contextmanager
     def _changing(self) -> Iterator[dict[str, dict[str, Any]]]:
-        """What is in the file, to be changed, while no other process does."""
+        """Yield the content of the file to be changed, while no other process changes it."""
         try:
             with locked(self._path):
                 folders = self._folders()
@@ -195,8 +197,8 @@ def _is_record(record: object) -> bool:
 
 
 class _Reader:
-    """Reads files below a folder; each part of a path is opened from the one before and never
-    through a link."""
+    """Reads files below a folder. Each part of a path is opened from the one before, never through
+    a symlink."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -207,20 +209,20 @@ class _Reader:
         self._entries = 0
 
     def file(self, name: str) -> None:
-        """One file, if it is there."""
+        """Read one file, if it exists."""
         *folders, last = name.split("/")
         with self._opened("/".join(folders)) as folder:
             if folder is not None:
                 self._take(folder, last, name)
 
     def tree(self, name: str) -> None:
-        """Every file under a folder, if that is there."""
+        """Read every file in a folder, if that exists."""
         with self._opened(name) as folder:
             if folder is not None:
                 self._walk(folder, name)
 
     def skills(self, name: str) -> None:
-        """As `tree`, unless there is nothing but text in it."""
+        """Like `tree`, but ignores the folder if it contains nothing but text."""
         skills = _Reader(self._root)
         skills.files = dict(self.files)
         skills.tree(name)
@@ -274,7 +276,7 @@ class _Reader:
 
     @contextmanager
     def _opened(self, name: str) -> Iterator[int | None]:
-        """A folder below the root; None if it is not there."""
+        """Yield a handle on a folder below the root; None if it does not exist."""
         current: int | None = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY)
         try:
             for part in [part for part in name.split("/") if part]:
@@ -290,7 +292,7 @@ class _Reader:
                 os.close(current)
 
     def _open(self, entry: str, folder: int, name: str, flags: int) -> int | None:
-        """None if there is no such thing."""
+        """Return None if it does not exist."""
         try:
             return os.open(entry, os.O_RDONLY | os.O_NOFOLLOW | flags, dir_fd=folder)
         except FileNotFoundError:

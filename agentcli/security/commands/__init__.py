@@ -1,1 +1,1 @@
-"""Shell commands and Python code read for what they would do."""
+"""Reads shell commands and Python code for what they would do."""

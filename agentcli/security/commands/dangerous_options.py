@@ -1,4 +1,4 @@
-"""Words by which a command does more harm than its name says: dangerous_options.toml."""
+"""Words that make a command do more harm than its name suggests, from dangerous_options.toml."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from agentcli.security.commands.wrappers import command_name, is_of_the_system
 
 _TABLE = Path(__file__).with_suffix(".toml")
 _SHORTEST = len("--f")
-"""From so much on, programs take the beginning of a long option for all of it."""
+"""Programs accept a prefix of a long option from this length on."""
 
 
 @dataclass(frozen=True)
@@ -38,16 +38,16 @@ class Danger:
 
 @dataclass(frozen=True)
 class Found:
-    """A word of a command, and what it does that a rule must name: fits behind "which"."""
+    """A word of a command, and what it does that a rule must name: `why` fits after "which"."""
 
     word: str
     why: str
 
 
 def danger_beyond(words: Words, given: int) -> Found | None:
-    """The first word of a command, called by its bare name or from a system folder, that changes
-    its danger and is not among the first `given`, which a rule names. A word that is known to
-    change nothing is no abbreviation of one that does."""
+    """Return the first word of a command that makes it more dangerous and is not among the first
+    `given` words, which a rule names. The command must be called by its bare name or from a system
+    folder. A word known to be harmless does not count as an abbreviation of a dangerous one."""
     if not words or words[0] is None or not is_of_the_system(words[0]):
         return None
     name = command_name(words[0]) or ""
@@ -71,8 +71,8 @@ def danger_beyond(words: Words, given: int) -> Found | None:
 
 
 def next_words(words: Words, at: int) -> Iterator[int]:
-    """Where the next word of a command may stand, options from `at` on left out. What follows an
-    option may be its value or that word: which it is, only the program knows."""
+    """Yield where the next word of a command may be, skipping options from `at` on. What follows an
+    option may be its value or that word; only the program knows which."""
     follows_option = False
     while at < len(words):
         word = words[at]
@@ -87,23 +87,24 @@ def next_words(words: Words, at: int) -> Iterator[int]:
 
 
 def _end(words: Words) -> int:
-    """Where options of the command itself end, as the rest goes to the project's own program."""
+    """Return where the command's own options end, because the rest goes to the project's
+    program."""
     known = known_command(words)
     return words.index("--") if known is not None and known.rest and "--" in words else len(words)
 
 
 def dangers() -> Iterator[Danger]:
-    """All rows of the table."""
+    """Yield all rows of the table."""
     for rows in _table().values():
         yield from rows
 
 
 def _places(words: Words, wanted: Sequence[str]) -> tuple[int, ...] | None:
-    """Where in `words` those of a row stand, with nothing but options and their values between;
-    None if they don't."""
+    """Return where the words of a row are in `words`, with only options and their values between
+    them; None if they are not there."""
     places: tuple[int, ...] = (0,)
     for want in wanted[1:]:
-        # The first place will do: what may follow a later one may follow this one too.
+        # The first place is enough: what may follow a later one may follow this one too.
         found = (at for at in next_words(words, places[-1] + 1) if words[at] == want)
         place = next(found, None)
         if place is None:
@@ -118,12 +119,12 @@ def _is_option(word: str, option: str) -> bool:
             return word == option
         name = word.partition("=")[0]
         return name == option or (len(name) >= _SHORTEST and option.startswith(name))
-    # Short ones can be bundled, and a value may follow without a blank.
+    # Short options can be bundled, and a value may follow without a space.
     return not word.startswith("--") and option[1] in word[1:].partition("=")[0]
 
 
 def _is_harmless(words: Words, word: str, row: Danger) -> bool:
-    """Whether `word` is an option of its own that only begins like a dangerous one."""
+    """Return whether `word` is a separate option that only begins like a dangerous one."""
     if word.partition("=")[0] in row.options or not word.startswith("--"):
         return False
     known = known_command(words)
@@ -132,7 +133,7 @@ def _is_harmless(words: Words, word: str, row: Danger) -> bool:
 
 @functools.cache
 def _table() -> Mapping[str, tuple[Danger, ...]]:
-    """By the name of the program."""
+    """Return the rows by program name."""
     rows: dict[str, list[Danger]] = {}
     for entry in tomllib.loads(_TABLE.read_text("utf-8"))["danger"]:
         for text in entry["words"]:

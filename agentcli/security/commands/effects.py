@@ -1,4 +1,4 @@
-"""What a shell command would do to files: which it deletes, moves, writes, opens to others."""
+"""Finds what a shell command would do to files: delete, move, write, or change their rights."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from agentcli.security.commands.script import SimpleCommand, Words
 from agentcli.security.commands.shell_paths import Expander, Target
 
 Verb = Literal["delete", "delete some of", "move", "write", "append to", "change the rights of"]
-"""`delete some of`: what a filter leaves of a folder."""
+"""`delete some of`: only what a filter selects from a folder."""
 
 _WRITING_OPERATORS = {">", ">>", ">|", "&>", "&>>", "<>", ">&"}
 _SYSTEM_PROGRAMS = re.compile(r"/(?:usr/)?(?:local/)?s?bin/([^/]+)")
 
 
 class Effect(NamedTuple):
-    """`recursive`: with everything below the target."""
+    """What happens to a target; `recursive`: also to everything below it."""
 
     verb: Verb
     target: Target
@@ -29,9 +29,9 @@ class Effect(NamedTuple):
 
 @dataclass(frozen=True)
 class _Shape:
-    """How a command takes its operands. `verb` is what happens to them, or to all but the last when
-    `last` tells what happens to that. `valued` are the letters of
-    short options that take a value, `needs` an option without which nothing is written."""
+    """How a command treats its operands. `verb` is what happens to them; if `last` is set, it is
+    what happens to the last one, and `verb` applies to the others. `valued` are the letters of
+    short options that take a value; without an option matching `needs`, nothing is written."""
 
     verb: Verb | None
     last: Verb | None = None
@@ -67,7 +67,7 @@ _FIND_NAMES = re.compile(r"-i?(?:name|path)|-i?wholename")
 
 
 def name_of(words: Words) -> str:
-    """The name of a command, without the folder when that is one for programs."""
+    """Return the name of a command, without its folder if that is one for system programs."""
     name = (words[0] if words else "") or ""
     if found := _SYSTEM_PROGRAMS.fullmatch(name):
         return found[1]
@@ -75,7 +75,7 @@ def name_of(words: Words) -> str:
 
 
 def options(words: Words) -> list[str]:
-    """Its options, as far as they are known."""
+    """Return the known options among `words`."""
     found = []
     for word in words[1:]:
         if word == "--":
@@ -86,7 +86,7 @@ def options(words: Words) -> list[str]:
 
 
 def operands(words: Words, valued: str = "") -> list[str | None]:
-    """What is no option and no value of one of the short options `valued`."""
+    """Return the words that are neither options nor values of the short options `valued`."""
     found: list[str | None] = []
     rest = iter(words[1:])
     for word in rest:
@@ -100,7 +100,7 @@ def operands(words: Words, valued: str = "") -> list[str | None]:
 
 
 def effects(command: SimpleCommand, expander: Expander) -> Iterator[Effect]:
-    """Of one command; what can't be told is left out."""
+    """Yield the effects of one command, as far as they are known."""
     here = expander.at(command.cwd)
     words = command.words
     yield from _redirected(command, here)
@@ -126,7 +126,7 @@ def effects(command: SimpleCommand, expander: Expander) -> Iterator[Effect]:
 
 
 def deletes_unknown(command: SimpleCommand, expander: Expander) -> bool:
-    """Whether it deletes whole folders of which it isn't known where they are."""
+    """Return whether it deletes whole folders in unknown places."""
     words = command.words
     if name_of(words) != "rm" or not any(map(_RECURSIVE.fullmatch, options(words))):
         return False
@@ -169,7 +169,7 @@ def _shaped(command: SimpleCommand, shape: _Shape, here: Expander) -> Iterator[E
 
 
 def _placed(sources: Sequence[str | None], folder: Target) -> Iterator[Effect]:
-    """Files that come to lie in a folder under the names they had."""
+    """Yield the effects on files that are put into a folder under their old names."""
     for source in sources:
         name = Path(source).name if source else ""
         for place in folder.places:
@@ -214,7 +214,7 @@ def _targets(command: SimpleCommand, word: str | None, here: Expander) -> list[T
 
 
 def _is_filtered(command: SimpleCommand) -> bool:
-    """What it works on was picked by `find`."""
+    """Return whether `find` selected what the command works on."""
     source = command.piped_from
     words = _level(command, "find")
     if not words and source is not None and name_of(source.words) == "find":
@@ -223,8 +223,8 @@ def _is_filtered(command: SimpleCommand) -> bool:
 
 
 def filters(command: SimpleCommand) -> list[str] | None:
-    """The names that `find` picks by what `command` works on, in the style of globs; None when it
-    picks by something else."""
+    """Return the name patterns, as globs, by which `find` selects what `command` works on; None if
+    it selects by something else."""
     words = command.words if name_of(command.words) == "find" else _level(command, "find")
     source = command.piped_from
     if not words and source is not None and name_of(source.words) == "find":
@@ -242,7 +242,7 @@ def _level(command: SimpleCommand, name: str) -> Words:
 
 
 def _found(words: Words, here: Expander) -> Iterator[tuple[Target, bool]]:
-    """The folders that `find` walks, and whether it picks from what is in them."""
+    """Yield the folders that `find` walks, and whether it selects among their contents."""
     roots: list[str | None] = []
     for word in words[1:]:
         if word is not None and _FIND_OPTION.fullmatch(word):

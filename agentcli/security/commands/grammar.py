@@ -1,8 +1,8 @@
-"""The grammar of bash, a C library, kept from what it can't bear.
+"""Runs the bash grammar, a C library, only on input that it can handle.
 
-A fault in it would end the process, and while it runs nothing else does: so it is only given ASCII
-(it looks characters up in a table that has no room for others), nothing that is deeply nested, and
-so much time.
+A fault in it would end this process, and nothing else runs while it does. So it only gets ASCII (it
+looks characters up in a table that has no room for others), no deeply nested text, and limited
+time.
 """
 
 from __future__ import annotations
@@ -20,23 +20,24 @@ if TYPE_CHECKING:
 
 _MOST_CHARS = 100_000
 _MOST_PIPES = 2_000
-"""At the end of so many it does not look up for 0.1 s, and ever longer for each further one."""
+"""With this many, it does not check the time limit for 0.1 s at the end; each further one adds to
+that."""
 _DEEPEST = 500
-"""Brackets within brackets, quoted ones too: what reads the tree gives up at some 300."""
+"""Deepest nesting of brackets, counting quoted ones; our walk of the tree gives up at about 300."""
 _MOST_THREADS = 16
-"""Whose parsers are kept."""
+"""Number of threads whose parsers are kept."""
 _BRACKET = re.compile(r"[()\[\]{}]")
 _NESTS = {"(": 1, "[": 1, "{": 1}
 _STAND_INS = "".join(map(chr, (*range(1, 9), *range(14, 32))))
 
 
 class Unreadable(Exception):
-    """Why a script is not given to the grammar, or why it gave up, as words after "as"."""
+    """Says why the grammar did not parse a script, in words that fit after "as"."""
 
 
 def read(text: str, source: bytes, time_limit: TimeLimit) -> Node:
-    """The tree of `text`, which is `source` in UTF-8; its places are bytes of `source`, whatever
-    characters these are. An interrupt acts while it is made. Raises Unreadable."""
+    """Return the tree of `text`, which is `source` in UTF-8. Its positions are bytes of `source`,
+    even beyond ASCII. Parsing can be interrupted. Raises Unreadable."""
     if len(text) > _MOST_CHARS or text.count("|") > _MOST_PIPES:
         raise Unreadable("it is too long to judge")
     if "\0" in text:
@@ -54,7 +55,7 @@ def read(text: str, source: bytes, time_limit: TimeLimit) -> Node:
     except ValueError as error:
         raise Unreadable("it would take too long to judge") from error
     finally:
-        # Else the next text would be read as the rest of one that was given up.
+        # Otherwise the next text would be parsed as the rest of one that was given up.
         parser.reset()
     root = tree.root_node
     if "<<" in text and not text.isascii():
@@ -63,8 +64,8 @@ def read(text: str, source: bytes, time_limit: TimeLimit) -> Node:
 
 
 def _check_last_lines(root: Node, source: bytes) -> None:
-    """Two last lines of here-documents that differ in other letters only would be the same to the
-    grammar, and hide what follows. Raises Unreadable where there are any."""
+    """Check the last lines of here-documents. If two of them differed only in characters beyond
+    ASCII, the grammar would mistake one for the other and hide what follows. Raises Unreadable."""
     waiting = [root]
     while waiting:
         node = waiting.pop()
@@ -75,7 +76,7 @@ def _check_last_lines(root: Node, source: bytes) -> None:
 
 @functools.lru_cache(_MOST_THREADS)
 def _parser(thread: int) -> Parser:
-    """One for each thread: others run while it reads, and it holds what it has read so far."""
+    """Return a thread's own parser: others run while it reads, and it holds what it read so far."""
     from tree_sitter import Language, Parser
     from tree_sitter_bash import language
 
@@ -83,9 +84,9 @@ def _parser(thread: int) -> Parser:
 
 
 def _in_ascii(text: str, source: bytes) -> bytes:
-    """As long as `source`, each character beyond ASCII replaced by one that is part of words and
-    nothing else, neither to bash nor to the grammar, and that the text itself does not have: so no
-    two lines become the same."""
+    """Return `source` with each byte beyond ASCII replaced, at the same length. The replacement is
+    always part of a word, both for bash and for the grammar, and does not occur in the text, so no
+    two lines become equal."""
     if text.isascii():
         return source
     stand_in = next((sign for sign in _STAND_INS if sign not in text), None)

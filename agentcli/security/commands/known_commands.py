@@ -1,4 +1,4 @@
-"""Commands of which it is known what may follow their first words: known_commands.toml."""
+"""Commands for which known_commands.toml lists what may follow their first words."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ ANY_NAME = "*"
 
 @dataclass(frozen=True)
 class KnownCommand:
-    """A row of the table: each word after `words` must be one of the `options`, or if it does not
-    begin with a dash one of the `operands`, whole; `rest`: what comes after a lone -- is for the
-    project's own program; `offered`: as a rule to be saved."""
+    """A row of the table. Each word after `words` must match one of the `options` completely or, if
+    it does not begin with a dash, one of the `operands`. `rest`: what follows a lone -- is for the
+    project's own program. `offered`: suggest it as a rule to save."""
 
     words: tuple[str, ...]
     options: re.Pattern[str]
@@ -39,9 +39,9 @@ class KnownCommand:
         )
 
     def first_unknown_word(self, words: Words, given: int) -> str | None:
-        """The first word that this row does not cover and that may change what the command does.
-        The first `given` words are not checked: a rule names them. None if every word is
-        covered."""
+        """Return the first word that this row does not cover, so that it may change what the
+        command does; None if every word is covered. The first `given` words are not checked,
+        because a rule names them."""
         for word in words[max(given, len(self.words)) :]:
             if word == "--" and self.rest:
                 return None
@@ -56,7 +56,7 @@ class KnownCommand:
 
 
 def known_command(words: Words) -> KnownCommand | None:
-    """The row for a command of these words, called by its bare name or from a system folder."""
+    """Return the row for a command called by its bare name or from a system folder."""
     if not words or words[0] is None or not is_of_the_system(words[0]):
         return None
     bare = (command_name(words[0]), *words[1:])
@@ -65,7 +65,7 @@ def known_command(words: Words) -> KnownCommand | None:
 
 @functools.cache
 def _table() -> Mapping[str, tuple[KnownCommand, ...]]:
-    """By the name of the program, the longest beginnings first."""
+    """Return the rows by program name, those with the most words first."""
     rows: dict[str, list[KnownCommand]] = {}
     for entry in tomllib.loads(_TABLE.read_text("utf-8"))["command"]:
         options = re.compile("|".join(entry["options"].split()), re.DOTALL)

@@ -1,4 +1,4 @@
-"""What Python code plainly does to files and processes: calls whose arguments are written out."""
+"""Finds what Python code evidently does to files and processes: calls with literal arguments."""
 
 from __future__ import annotations
 
@@ -27,22 +27,23 @@ _MAGIC = re.compile(r"^[ \t]*(?:!|%sx |%system |%%(?:bash|sh)\b[^\n]*\n)(.+)", r
 
 @dataclass
 class PythonCode:
-    """`commands` are shell commands; `effects` what it does to which path; `texts` all text in it,
-    put together where that is written out. `forks`: it starts copies of itself without end."""
+    """What was found in code. `commands` are shell commands; `effects` what happens to which path;
+    `texts` all strings, concatenated if their parts are literal. `forks`: it starts copies of
+    itself without end. `parsed`: False if the code could not be parsed."""
 
     commands: list[str] = field(default_factory=list)
     effects: list[tuple[Verb, str]] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
     queries: list[str] = field(default_factory=list)
-    """What it gives a driver of a database to be executed."""
+    """What it gives to a database driver to execute."""
     kills_all: bool = False
     forks: bool = False
     parsed: bool = True
 
 
 def read_python(code: str, home: str, cwd: str) -> PythonCode:
-    """Never raises: code that can't be parsed, or is nested too deeply, has its text and its shell
-    lines only."""
+    """Read code without ever raising. For code that can't be parsed or is nested too deeply, return
+    only its text and its shell lines."""
     shell_lines = [line.strip() for line in _MAGIC.findall(code)]
     found = PythonCode([*shell_lines])
     try:
@@ -130,7 +131,7 @@ class _Reader(ast.NodeVisitor):
         return False
 
     def _is_function(self, node: ast.expr) -> bool:
-        """A function of a module, not a method of some value, such as `remove` of a list."""
+        """Return whether it is a function of a module, not a method such as a list's `remove`."""
         if not isinstance(node, ast.Attribute):
             return True
         owner = node.value
@@ -139,7 +140,8 @@ class _Reader(ast.NodeVisitor):
         return isinstance(owner, ast.Name) and owner.id in self._modules
 
     def _spread(self, nodes: list[ast.expr]) -> None:
-        """A program, then its words, the first of which is its name once more."""
+        """Note a program that is given separately from its words, which begin with its name
+        again."""
         words: list[ast.expr] = []
         for node in nodes[1:]:
             words += node.elts if isinstance(node, ast.List | ast.Tuple) else [node]
@@ -153,7 +155,7 @@ class _Reader(ast.NodeVisitor):
             self._found.commands.append(text)
 
     def _of_path(self, name: str, path: str, arguments: list[str | None]) -> None:
-        """A method of a path that is written out."""
+        """Note the effect of a method of a path that is written as literals."""
         if name in _DELETING:
             self._found.effects.append(("delete", path))
         elif name in _MOVING:
@@ -173,7 +175,7 @@ class _Reader(ast.NodeVisitor):
             self._found.effects.append(("write", others[0]))
 
     def _text(self, node: ast.expr) -> str | None:
-        """What an expression of literal texts and paths comes to; None when it isn't one."""
+        """Return the value of an expression of literal texts and paths; None if it is not one."""
         match node:
             case ast.Constant(value=str(text)):
                 return text
@@ -217,7 +219,7 @@ class _Reader(ast.NodeVisitor):
 
 
 def _called(node: ast.expr) -> str:
-    """The last part of a name, as it may be imported in many ways."""
+    """Return the last part of a name, because it may be imported in many ways."""
     if isinstance(node, ast.Attribute):
         return node.attr
     return node.id if isinstance(node, ast.Name) else ""

@@ -1,4 +1,4 @@
-"""Commands that certainly change no file and reach no network."""
+"""Recognizes commands that certainly change no file and reach no network."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ _PLAIN = frozenset(
     fold grep head id join ls md5sum nl paste printf pwd readlink realpath rev seq sha1sum sha256sum
     stat strings sum tac tail test tr true type uname wc whereis which whoami""".split()  # noqa: SIM905
 )
-"""No option or operand of these writes to a file or runs a program, but for those below."""
+"""Commands without options or operands that write a file or run a program, apart from the refused
+options below."""
 _REFUSED_OPTIONS: Mapping[str, re.Pattern[str]] = {
     "file": re.compile(r"-[^-]*C.*|--c.*"),
     "printf": re.compile(r"-v.*"),
@@ -30,7 +31,8 @@ _GUARDED: Mapping[str, re.Pattern[str]] = {
     "jq": re.compile(r"-[^-]*[fL].*|--(?:from-file|library).*"),
     "date": re.compile(r"-[^-]*[sf].*|--(?:s|f).*|[^+-].*"),
 }
-"""These do, by such options; so that no file name may become one, all their words must be known."""
+"""Commands that do write or run something with these options. All their words must be known, so
+that no file name can turn into an option."""
 _GIT_READS = frozenset(
     """blame cat-file describe diff grep log ls-files ls-tree merge-base rev-list rev-parse shortlog
     show show-ref status""".split()  # noqa: SIM905
@@ -49,8 +51,8 @@ _HARMLESS_VARIABLES = re.compile(
 
 
 def is_read_only(command: str) -> bool:
-    """Whether `command` is certain to change no file and to reach no network. False when in
-    doubt, so for everything that isn't known before it runs, names of files (*.py) aside."""
+    """Return whether `command` certainly changes no file and reaches no network. False in doubt, so
+    for anything known only when it runs, except names of files (*.py)."""
     script = parse_script(command)
     if script.unclear or not script.verified or not script.commands:
         return False
@@ -59,7 +61,8 @@ def is_read_only(command: str) -> bool:
 
 
 def reads_unless_told(word: str) -> bool:
-    """Whether a command of this name only reads, but for what no rule for it should cover."""
+    """Return whether a command of this name only reads unless it is given options that no rule
+    should cover for it."""
     return (command_name(word) or "") in _GUARDED or command_name(word) in ("sed", "awk")
 
 
@@ -68,12 +71,13 @@ def runs_git(part: SimpleCommand) -> bool:
 
 
 def changes_meaning(part: SimpleCommand) -> str:
-    """A variable set for `part` that may change what its words do; "" when there is none."""
+    """Return a variable set for `part` that may change what its words do; "" if there is none."""
     return next((n for n in part.assignments if not _HARMLESS_VARIABLES.fullmatch(n)), "")
 
 
 def writes_by_redirect(redirect: Redirect) -> bool:
-    """Whether it may write to a file, or reach the network as bash does by /dev/tcp."""
+    """Return whether a redirect may write to a file, or reach the network through bash's
+    /dev/tcp."""
     target = redirect.target
     if target is None or target.startswith(("/dev/tcp", "/dev/udp")):
         return True
@@ -85,7 +89,7 @@ def writes_by_redirect(redirect: Redirect) -> bool:
 
 
 def only_reads(part: SimpleCommand) -> bool:
-    """Whether this one command is certain to read only, whatever stands around it."""
+    """Return whether this one command certainly only reads, whatever is around it."""
     if not part.words or not all(wrapper in _TRANSPARENT for wrapper in part.wrappers):
         return False
     names = [level[0] for level in part.levels]

@@ -1,5 +1,5 @@
-"""What of a script's text may run: what stands in quotes and here-documents is data, unless a part
-of the script runs its words or its input."""
+"""Finds which parts of a script's text may run. Quoted text and here-documents are data, unless
+some part of the script runs its words or its input."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _RUNS_TEXT = {*SHELLS, "eval", "source", ".", "trap", "watch", "xargs", "find", 
 
 
 def fed(command: SimpleCommand) -> Iterator[Redirect]:
-    """What is given to a command as its input, by itself or through a pipe."""
+    """Yield what is given to a command as its input, directly or through a pipe."""
     source: SimpleCommand | None = command
     while source is not None:
         yield from source.redirects
@@ -23,7 +23,7 @@ def fed(command: SimpleCommand) -> Iterator[Redirect]:
 
 
 def run_text(text: str, script: Script, *, other_languages: bool) -> str:
-    """`text` without what is data in it. `other_languages`: the code of interpreters counts too."""
+    """Return `text` without the data in it. `other_languages`: count code of interpreters too."""
     for command in script.commands:
         names = {*command.wrappers, name_of(command.words)}
         if command.words[:1] == (None,) or names & _RUNS_TEXT:

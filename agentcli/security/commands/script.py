@@ -1,18 +1,18 @@
-"""What a shell script consists of, as far as that is known before it runs: plain values."""
+"""The parts of a shell script as plain values, as far as they are known before it runs."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 Words = tuple[str | None, ...]
-"""Unquoted words of a command, its name first; None where a word is known only when it runs."""
+"""Unquoted words of a command, its name first; None for a word that is known only when it runs."""
 
 
 @dataclass(frozen=True)
 class Redirect:
-    """`target` None: not known before it runs, `raw` is how it is written then; for here-documents
-    and here-strings "" (they name no file), and `text` is what they hold. `fd`: the number before
-    the operator, "" when there is none."""
+    """A redirect. `target` is None if it is known only when the script runs; `raw` is how it is
+    written then. For here-documents and here-strings, `target` is "" (they name no file) and `text`
+    is their content. `fd` is the number before the operator, "" if there is none."""
 
     operator: str
     target: str | None
@@ -23,51 +23,55 @@ class Redirect:
 
 @dataclass(frozen=True)
 class SimpleCommand:
-    """One command that may run. `words` has its wrappers taken off, `wrappers` names these,
-    outermost first, and `levels` has the words of each of them as they were, the command's own
-    last. `redirects` are its own and those of the statements around it. `assignments` names the
-    variables that are set for it, or anywhere in its script. `cwd`: the folder that a literal `cd`
-    before it went to, None when there is none or it isn't known. `globs`: every word that isn't
-    known is one of file names, such as *.py. `unknown`: those words as they are written, and those
-    with the {} of find and xargs."""
+    """One command that may run."""
 
     words: Words
+    """Its words without its wrappers."""
     written: str
     redirects: tuple[Redirect, ...] = ()
+    """Its own and those of the statements around it."""
     assignments: tuple[str, ...] = ()
+    """Names of the variables set for it or anywhere in its script."""
     wrappers: tuple[str, ...] = ()
+    """Names of the wrappers around it, outermost first."""
     piped_from: SimpleCommand | None = None
     cwd: str | None = None
+    """The folder to which a literal `cd` before it changed; None if there was none, or it is not
+    known."""
     levels: tuple[Words, ...] = ()
+    """The original words of each wrapper and, last, of the command itself."""
     unknown: tuple[str, ...] = ()
+    """The unknown words as written, and those with the {} of find and xargs."""
     globs: bool = False
+    """Every unknown word is a pattern of file names, such as *.py."""
 
     @property
     def literal(self) -> bool:
-        """Every word of every level is known."""
+        """Whether every word of every level is known."""
         return all(word is not None for level in self.levels for word in level)
 
 
 @dataclass(frozen=True)
 class Script:
-    """Every command of a script, in the order of its text. `unclear` says why it can't be judged
-    whole; "" when every part of it is known. `verified`: two readers that share no code found the
-    same words and commands in it; only then may a judgement let it run."""
+    """All commands of a script, in the order of its text. `unclear` says why the script can't be
+    judged whole; "" if everything in it is known. `verified`: two parsers without shared code found
+    the same words and commands; only then may a judgement let it run."""
 
     commands: tuple[SimpleCommand, ...]
     unclear: str = ""
     verified: bool = False
     doubts: tuple[str, ...] = ()
-    """Every reason why it is unclear; `unclear` is the first."""
+    """All reasons why it is unclear; `unclear` is the first."""
     read: bool = True
-    """False: too long or too deeply nested for anything in it to be known."""
+    """False if the script is too long or too deeply nested for anything in it to be known."""
 
 
 _LONGEST_QUOTE = 120
 
 
 def quoted(reason: str, written: str) -> str:
-    """A reason with the part of a command that it is about, unless that stands there already."""
+    """Return `reason` with the part of a command that it is about, unless it mentions that
+    already."""
     line = " ".join(written.split())
     if not line or line in reason:
         return reason

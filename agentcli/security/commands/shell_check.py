@@ -1,4 +1,4 @@
-"""Whether the tree that tree-sitter makes of a script has the words that a plain reader finds."""
+"""Checks that tree-sitter's tree of a script has the same words that a plain tokenizer finds."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _WORDS = frozenset(
 
 
 def agree(text: str, data: bytes, root: Node, found: list[Token]) -> bool:
-    """Whether the tree of `text`, which is `data` in UTF-8, has the words and operators of the
-    other reader, grouped as by it."""
+    """Return whether the tree of `text`, which is `data` in UTF-8, has the same words and operators
+    as the tokenizer `found`, grouped in the same way."""
     if not text.isascii():
         offsets = [0]
         for character in text:
@@ -41,7 +41,7 @@ def agree(text: str, data: bytes, root: Node, found: list[Token]) -> bool:
 
 
 def _not_split(root: Node, data: bytes) -> bool:
-    """No command begins where another one ended with only blanks between."""
+    """Return whether no command begins right after another one, with only blanks between."""
     last_end = -1
     for start, end in _command_spans(root):
         between = data[last_end:start]
@@ -52,7 +52,7 @@ def _not_split(root: Node, data: bytes) -> bool:
 
 
 def leaf_spans(node: Node) -> Iterator[tuple[int, int]]:
-    """Where the words and operators of `node` are, in bytes; comments are left out."""
+    """Yield the byte positions of the words and operators of `node`, without comments."""
     if node.type == "comment":
         return
     if node.child_count == 0 or node.type in _WORDS:

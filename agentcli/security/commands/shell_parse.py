@@ -1,4 +1,4 @@
-"""Walks the tree that tree-sitter makes of a script and collects every command that may run."""
+"""Walks tree-sitter's tree of a script and collects every command that may run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _MAX_DEPTH = 8
 _PARSING_S = 1.0
 _MOST_PARTS = 500
-"""Commands of a script, and variables that it sets: each is judged in the light of the others."""
+"""Most commands and assigned variables in a script; each is judged in the light of the others."""
 _PASSED_THROUGH = frozenset(
     """program list negated_command do_group if_statement elif_clause else_clause while_statement
     for_statement case_statement case_item c_style_for_statement string string_content
@@ -48,8 +48,8 @@ ARITHMETIC = "arithmetic can run commands that hide in variables"
 
 @functools.lru_cache(maxsize=256)
 def parse_script(text: str) -> Script:
-    """Every command that running `text` in bash may run. Never raises: what can't be judged whole
-    says so in `unclear`, with the commands that were found all the same."""
+    """Return every command that may run when bash runs `text`. Never raises: if the script can't be
+    judged whole, `unclear` says why, and the commands found so far are returned."""
     try:
         return _parse(text, _Around(), _Limits())
     except Unreadable as reason:
@@ -60,7 +60,7 @@ def parse_script(text: str) -> Script:
 
 @dataclass(frozen=True)
 class _Around:
-    """What statements around a command bring to it."""
+    """What the statements around a command contribute to it."""
 
     redirects: tuple[Redirect, ...] = ()
     assigned: tuple[str, ...] = ()
@@ -71,13 +71,13 @@ class _Around:
 
 @dataclass
 class _Limits:
-    """What a script and those within it may take together."""
+    """Limits shared by a script and the scripts within it."""
 
     time_limit: TimeLimit = field(default_factory=lambda: TimeLimit(_PARSING_S))
     parts: int = 0
 
     def count(self, parts: int = 1) -> None:
-        """Raises Unreadable beyond the limit."""
+        """Count parts. Raises Unreadable beyond the limit."""
         self.parts += parts
         if self.parts > _MOST_PARTS:
             raise Unreadable("it has too many parts")
@@ -86,7 +86,7 @@ class _Limits:
 def _parse(
     text: str, around: _Around, limits: _Limits, depth: int = 0, cwd: str | None = None
 ) -> Script:
-    """Raises Unreadable and RecursionError."""
+    """Parse a script. Raises Unreadable, RecursionError."""
     if depth > _MAX_DEPTH:
         raise Unreadable("its parts are nested too deeply")
     source = text.encode("utf-8", "surrogatepass")
@@ -116,8 +116,8 @@ def _unread(reason: str) -> Script:
 
 
 def _strange_line_ends(text: str) -> str:
-    """A backslash at the end of a line joins it to the next one; the grammar agrees with bash on
-    what that means between words only."""
+    """Return a doubt about line continuations. A backslash at the end of a line joins it with the
+    next one, and only between words does the grammar treat this as bash does."""
     if re.search(r"(?<![ \t])\\\n|\\\n[ \t]*(?:\n|$)", text) or ("\\\n" in text and "<<" in text):
         return "a backslash at the end of a line joins words"
     return ""
@@ -163,7 +163,7 @@ class _Reader:
             self.cwd = None
 
     def _check_expression(self, node: Node) -> None:
-        """Expansions that evaluate the value of a variable, and those that set one."""
+        """Check for expansions that evaluate a variable's value or set a variable."""
         first = node.children[0].type if node.children else ""
         if node.type in ("arithmetic_expansion", "c_style_for_statement") or first == "((":
             if re.search(r"[A-Za-z_$`\[]", self.text(node).strip("$(").partition("))")[0]):
@@ -180,7 +180,7 @@ class _Reader:
                 self.named[self.text(variable)] = None
 
     def command(self, node: Node, around: _Around) -> None:
-        """`command` and its kin: words, variables set for it, redirects of its own."""
+        """Handle `command` and similar nodes: words, variables set for it, its own redirects."""
         words: list[Word] = []
         assigned: list[str] = []
         redirects: list[Redirect] = []
@@ -196,7 +196,7 @@ class _Reader:
         self.emit(words, assigned, self.text(node), around)
 
     def declaration(self, node: Node, around: _Around) -> None:
-        """export, declare, local and kin; unset."""
+        """Handle export, declare, local and the like, and unset."""
         for child in node.named_children:
             if child.type == "variable_assignment":
                 self.named[self._assigned_name(child)] = None
@@ -208,7 +208,7 @@ class _Reader:
         self.emit(words, [], self.text(node), around)
 
     def test(self, node: Node, around: _Around) -> None:
-        """[ … ] and [[ … ]]; the latter evaluates numbers and names as arithmetic."""
+        """Handle [ … ] and [[ … ]]; the latter evaluates numbers and names as arithmetic."""
         first = self.text(node.children[0])
         if first == "((":
             self.doubt(ARITHMETIC)
@@ -222,7 +222,8 @@ class _Reader:
         self.emit(words, [], self.text(node), around)
 
     def assignment(self, node: Node, around: _Around) -> None:
-        """One that stands alone holds for what follows, in later scripts too."""
+        """Handle an assignment. One that stands alone applies to everything after it, including
+        later scripts."""
         name = self._assigned_name(node)
         self.named[name] = None
         self.visit_value(node)
@@ -238,7 +239,7 @@ class _Reader:
         return self.text(name) if name is not None else self.text(node).partition("=")[0]
 
     def _word(self, node: Node) -> Word:
-        """The word of an argument; substitutions within it are visited."""
+        """Return the word of an argument, after visiting the substitutions in it."""
         before = len(self.commands)
         self.visit(node, _Around()) if node.type != "command_name" else self.visit_value(node)
         word = decode(self.text(node))
@@ -247,7 +248,7 @@ class _Reader:
         return word
 
     def redirected(self, node: Node, around: _Around) -> None:
-        """A statement with redirects around it, or redirects alone."""
+        """Handle a statement with redirects around it, or redirects alone."""
         body = node.child_by_field_name("body")
         redirects: list[Redirect] = []
         for child in node.children:
@@ -265,7 +266,7 @@ class _Reader:
                 self._after_heredoc(child, replace(around, piped_from=last))
 
     def _after_heredoc(self, node: Node, around: _Around) -> None:
-        """The grammar keeps what follows `<<END` on its line inside the redirect."""
+        """Visit what follows `<<END` on its line, which the grammar keeps inside the redirect."""
         operator = node.child_by_field_name("operator")
         if operator is not None:
             around = replace(around, piped_from=None)
@@ -277,7 +278,7 @@ class _Reader:
                 self.visit(child, around)
 
     def redirects(self, node: Node, around: _Around) -> list[Redirect]:
-        """Those that `node` stands for; what runs within it is visited."""
+        """Return the redirects that `node` stands for, after visiting what runs in it."""
         if node.type == "file_redirect":
             return [self._file_redirect(node)]
         if node.type == "herestring_redirect":
@@ -301,7 +302,8 @@ class _Reader:
         return found
 
     def _check_heredoc(self, node: Node) -> None:
-        """The grammar doesn't look into every body that bash expands."""
+        """Check a here-document, because the grammar does not parse every body that bash
+        expands."""
         parts = {child.type: child for child in node.named_children}
         start, body = parts.get("heredoc_start"), parts.get("heredoc_body")
         if start is None or body is None or parts.get("heredoc_end") is None:
@@ -330,7 +332,7 @@ class _Reader:
         return Redirect(operator, to.text, descriptor, raw=to.raw)
 
     def pipeline(self, node: Node, around: _Around) -> None:
-        """Each stage runs in a shell of its own."""
+        """Handle a pipeline, where each stage runs in a shell of its own."""
         piped_from = around.piped_from
         for child in node.named_children:
             count, before = len(self.commands), self.cwd
@@ -340,7 +342,7 @@ class _Reader:
                 piped_from = self.commands[-1]
 
     def scoped(self, node: Node, around: _Around) -> None:
-        """Subshells and substitutions: their folder stays theirs."""
+        """Handle subshells and substitutions, where a change of folder has no effect outside."""
         text = self.text(node)
         if text.startswith("`") and re.search(r"[`\\\"]", text[1:-1]):
             self.doubt("quotes within backticks can be read in two ways")
@@ -376,7 +378,7 @@ class _Reader:
             self.visit(child, around)
 
     def emit(self, words: list[Word], assigned: list[str], written: str, around: _Around) -> None:
-        """Record the command of these words, without its wrappers, and what those run."""
+        """Record the command of these words without its wrappers, and what those run."""
         around = replace(around, assigned=(*around.assigned, *assigned))
         texts = tuple(word.text for word in words)
         unknown = [word for word in words if word.text is None]
@@ -441,7 +443,7 @@ class _Reader:
                 self.named.update(dict.fromkeys(command.assignments))
 
     def _note_builtins(self, words: Words) -> None:
-        """Builtins that change the folder or variables of what follows."""
+        """Track builtins that change the folder or variables for what follows."""
         name = words[0] if words else None
         if name in ("cd", "pushd", "popd"):
             self._change_folder(words)

@@ -1,4 +1,4 @@
-"""Where the words of a shell command lead: variables, `~`, braces, globs, `..`, symlinks."""
+"""Resolves where words of a shell command lead: variables, `~`, braces, globs, `..`, symlinks."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ _ANSI = re.compile(r"\$'((?:\\.|[^'\\])*)'")
 
 @dataclass(frozen=True)
 class Target:
-    """Places that a word names. `places` are absolute: the entry itself with its folder resolved,
-    and what it leads to when it is a symlink. `pattern` are the components from the first glob on,
-    below each of the places. `written` is the word."""
+    """The places that a word names. `places` are absolute: the entry itself in its resolved folder
+    and, if it is a symlink, what it leads to. `pattern` holds the components from the first glob
+    on, below each of the places. `written` is the word."""
 
     places: tuple[Path, ...]
     pattern: tuple[str, ...] = ()
     written: str = ""
 
     def names(self, place: Path) -> bool:
-        """It is `place` itself, or all of its content."""
+        """Return whether it is `place` itself, or all of its content."""
         return any(
             _matches(_relative(place, base), pattern)
             for base in self.places
@@ -56,11 +56,11 @@ class Target:
         )
 
     def holds(self, place: Path) -> bool:
-        """It is `place` or a folder above it."""
+        """Return whether it is `place` or a folder above it."""
         return any(self.names(folder) for folder in (place, *place.parents))
 
     def within(self, folder: Path) -> bool:
-        """It is `folder`, or something below it."""
+        """Return whether it is `folder`, or something below it."""
         for base in self.places:
             if base.is_relative_to(folder):
                 return True
@@ -71,17 +71,17 @@ class Target:
 
     @property
     def entry(self) -> Target:
-        """Without what a symlink leads to: what a deletion or a move takes away."""
+        """The target without what a symlink leads to: what a deletion or a move removes."""
         return replace(self, places=self.places[:1])
 
 
 def _join(folder: str, text: str) -> str:
-    """Keeps a slash at the end, which tells what a symlink leads to from the link itself."""
+    """Keep a trailing slash, which means the target of a symlink instead of the symlink."""
     return text if text.startswith("/") else f"{folder}/{text}"
 
 
 def _real(path: str) -> Path:
-    """Where it leads; as written if it may not be known, as in folders of other processes."""
+    """Resolve a path; leave it as written if it can't be known, as in other processes' folders."""
     try:
         return Path(os.path.realpath(path))
     except OSError:
@@ -93,7 +93,7 @@ def _relative(place: Path, base: Path) -> tuple[str, ...] | None:
 
 
 def _matches(parts: tuple[str, ...] | None, pattern: tuple[str, ...]) -> bool:
-    """As bash matches names: a leading dot has to be written."""
+    """Match names as bash does: a leading dot must be written."""
     if parts is None or len(parts) != len(pattern):
         return False
     return all(
@@ -103,7 +103,7 @@ def _matches(parts: tuple[str, ...] | None, pattern: tuple[str, ...]) -> bool:
 
 
 def _without_everything(pattern: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-    """`pattern`, and what is above its last `*`: all the content of a folder stands for it."""
+    """Yield `pattern`, and without a `*` at its end: all content of a folder stands for it."""
     yield pattern
     while pattern and _EVERYTHING.fullmatch(pattern[-1]):
         pattern = pattern[:-1]
@@ -112,8 +112,8 @@ def _without_everything(pattern: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
 
 @dataclass(frozen=True)
 class Expander:
-    """Knows what a shell in `cwd` with these variables would make of words. `values` are literal
-    assignments of the script at hand: any of them may hold where a variable is used."""
+    """Expands words as a shell in `cwd` with these variables would. `values` are literal
+    assignments in the script: any of them may apply where a variable is used."""
 
     cwd: str
     home: str
@@ -121,7 +121,7 @@ class Expander:
     values: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def of_script(self, text: str) -> Expander:
-        """With the variables that `text` sets."""
+        """Return an expander that knows the variables set in `text`."""
         values: dict[str, tuple[str, ...]] = {}
         found = replace(self, values=values)
         for name, raw in _ASSIGNMENT.findall(text):
@@ -130,14 +130,14 @@ class Expander:
         return found
 
     def at(self, folder: str | None) -> Expander:
-        """After a `cd` to `folder`, if there was one."""
+        """Return the expander after a `cd` to `folder`, if there was one."""
         if folder is None:
             return self
         return replace(self, cwd=_join(self.cwd, self._tilde(folder)))
 
     def texts(self, raw: str) -> list[str | None]:
-        """What the written word `raw` may stand for; None among them: what isn't known. Globs stay,
-        quoted ones as `[*]`. Of what is too long for a path nothing is known."""
+        """Return what the written word `raw` may stand for; None among it means something unknown.
+        Globs stay, quoted ones as `[*]`. What is too long for a path is unknown."""
         if len(raw) > _LONGEST_WRITTEN:
             return [None]
         words = islice(_braces(raw), _MOST_CANDIDATES)
@@ -155,12 +155,12 @@ class Expander:
         return list(found)
 
     def literal(self, word: str) -> Target:
-        """Where a word leads whose text is known; `~` counts even if it was quoted."""
+        """Return where a word with known text leads; `~` is expanded even if it was quoted."""
         return self._target(self._tilde(_GLOB.sub(r"[\g<0>]", word)), word)
 
     def targets(self, word: str | None, candidates: Iterable[str]) -> list[Target]:
-        """Of a word of a command; of one that is known only when it runs, what it may be of the
-        written words `candidates`. Nothing where nothing is known."""
+        """Return where a word of a command leads. For a word that is known only at run time, return
+        what the written words `candidates` may be; nothing if that is unknown too."""
         if word is not None:
             return [self.literal(word)] if word else []
         return [self._target(text, raw) for raw in candidates for text in self.texts(raw) if text]
@@ -239,7 +239,7 @@ class Expander:
 
 
 def _unit(text: str, at: int) -> int:
-    """Where a quoted part, an expansion or a single character at `at` ends."""
+    """Return where a quoted part, an expansion or a single character at `at` ends."""
     for pattern in (_ANSI, _PARAMETER, _SUBSTITUTION):
         if found := pattern.match(text, at):
             return found.end()
@@ -254,7 +254,8 @@ def _unit(text: str, at: int) -> int:
 
 
 def _pieces(word: str) -> Iterator[tuple[str, str]]:
-    """Parts of a written word: plain, quoted, parameter or command, each with its text."""
+    """Yield the parts of a written word: plain, quoted, parameter or command, each with its
+    text."""
     at = 0
     while at < len(word):
         if run := _PLAIN.match(word, at):

@@ -1,7 +1,7 @@
-"""The words of bash: what a written word stands for, and a plain reader of whole scripts.
+"""The words of bash: what a written word stands for, and a plain tokenizer for whole scripts.
 
-The reader here shares nothing with the grammar of tree-sitter. Where both find the same words in a
-script, a quirk of one of them can't hide a command.
+The tokenizer shares nothing with tree-sitter's grammar. If both find the same words in a script, a
+quirk of one of them can't hide a command.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 Unknown = Literal["", "glob", "run"]
-"""Why a word isn't known: it names files, or what it stands for is decided when it runs."""
+"""Why a word isn't known: it is a file name pattern, or its value is decided at run time."""
 
 _EXPANDS = re.compile(r"\$[A-Za-z0-9_{(\[*@#?!$-]")
 _BLANK = re.compile(r"[ \t\n]")
@@ -27,8 +27,8 @@ _ANSI = re.compile(
 
 @dataclass(frozen=True)
 class Word:
-    """`raw` as it is written; `text` None when it is known only when it runs, and `unknown` says of
-    which kind it is then."""
+    """A word. `raw` is how it is written; `text` is None if it is known only at run time, and
+    `unknown` then says why."""
 
     raw: str
     text: str | None
@@ -36,8 +36,9 @@ class Word:
 
 
 def strange_characters(text: str) -> str:
-    """What in `text` a person or a parser could take for something else, in words; "" if nothing:
-    control characters, blanks that are no blanks to bash, characters that can't be seen."""
+    """Describe a character in `text` that a person or parser could mistake for something else; ""
+    if there is none. These are control characters, blanks that bash does not treat as such, and
+    invisible characters."""
     for character in text:
         if character in "\n\t" or " " <= character <= "~":
             continue
@@ -48,7 +49,7 @@ def strange_characters(text: str) -> str:
 
 
 def decode(raw: str) -> Word:
-    """The one word that bash makes of `raw`, which is written as in a script."""
+    """Return the one word that bash makes of `raw`, which is written as in a script."""
     out: list[str] = []
     at, files = 0, False
     while at < len(raw):
@@ -63,7 +64,7 @@ def decode(raw: str) -> Word:
 
 
 def _piece(raw: str, at: int) -> tuple[str, int, Unknown]:
-    """The text that stands at `at`, where it ends, and whether it can be known."""
+    """Return the text that begins at `at`, where it ends, and whether it is known."""
     character = raw[at]
     if character == "'":
         end = raw.find("'", at + 1)
@@ -85,7 +86,7 @@ def _piece(raw: str, at: int) -> tuple[str, int, Unknown]:
 
 
 def _expands_braces(raw: str, at: int) -> bool:
-    """Whether a brace expansion may begin at `at`: {a,b} or {1..3} within one word."""
+    """Return whether a brace expansion may begin at `at`: {a,b} or {1..3} within one word."""
     if raw[at] != "{":
         return False
     blank = _BLANK.search(raw, at)
@@ -116,7 +117,8 @@ def _double_quoted(raw: str, at: int) -> tuple[str, int, Unknown]:
 
 
 def _ansi_quoted(raw: str, at: int) -> tuple[str, int, Unknown]:
-    """The inside of $'…'; a code that bash would write as bytes of no character isn't decoded."""
+    """Decode the inside of $'…'. A code for which bash writes bytes that are no character is not
+    decoded."""
     out: list[str] = []
     while at < len(raw) and raw[at] != "'":
         if raw[at] != "\\":
@@ -134,7 +136,7 @@ def _ansi_quoted(raw: str, at: int) -> tuple[str, int, Unknown]:
 
 
 def _ansi_character(found: re.Match[str]) -> str:
-    """What an escape stands for; "" when it isn't one character, or ends the string."""
+    """Return what an escape stands for; "" if it isn't one character, or ends the string."""
     if found["letter"]:
         return _ANSI_LETTERS[found["letter"]]
     codes = (("x", 16, 0x80), ("o", 8, 0x80), ("u", 16, 0xD800), ("U", 16, 0xD800))
@@ -147,7 +149,7 @@ def _ansi_character(found: re.Match[str]) -> str:
 
 @dataclass(frozen=True)
 class Token:
-    """A word or an operator, by its place in the text; `separates` commands from each other."""
+    """A word or an operator, by its place in the text; `separates`: it separates commands."""
 
     start: int
     end: int
@@ -163,8 +165,8 @@ _BEYOND = ("<<", "<<-", "<<<", "|&", ";;")
 
 
 def tokens(text: str) -> list[Token] | None:
-    """The words and operators of a script of plain commands; None when it has what this reader
-    doesn't know, such as substitutions and here-documents."""
+    """Return the words and operators of a script of plain commands; None if it contains what this
+    tokenizer doesn't handle, such as substitutions and here-documents."""
     found: list[Token] = []
     at = 0
     while at < len(text):
@@ -190,7 +192,7 @@ def tokens(text: str) -> list[Token] | None:
 
 
 def _word_end(text: str, at: int) -> int | None:
-    """Where the word that begins at `at` ends; None when it can't be told."""
+    """Return where the word that begins at `at` ends; None if that is uncertain."""
     while at < len(text) and text[at] not in " \t\n;&|()<>":
         if text[at] in "'\"":
             at = _quote_end(text, at)
@@ -208,7 +210,7 @@ def _word_end(text: str, at: int) -> int | None:
 
 
 def _quote_end(text: str, at: int, *, escapes: bool = False) -> int:
-    """Just after the closing quote; 0 when there is none or something expands within."""
+    """Return the place after the closing quote; 0 if there is none or something expands inside."""
     quote = text[at]
     at += 1
     while at < len(text) and text[at] != quote:

@@ -1,4 +1,4 @@
-"""How long a judgement may take."""
+"""Limits how long a judgement may take."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import time
 
 
 class TimeLimit:
-    """Seconds of processor time, from now on; that of others does not count, so that a busy machine
-    changes no judgement."""
+    """A limit in seconds of this thread's processor time from creation on. Other threads and
+    processes don't count, so that a busy machine changes no judgement."""
 
     def __init__(self, seconds: float) -> None:
         self._end = time.thread_time() + seconds

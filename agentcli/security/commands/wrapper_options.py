@@ -1,4 +1,5 @@
-"""Where the command begins that another one runs: the options before it, wrapper_options.toml."""
+"""Finds where the command run by another one begins: after its options, as listed in
+wrapper_options.toml."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from agentcli.security.commands.script import Words
 
 @dataclass(frozen=True)
 class Options:
-    """A row of the table, which says what its fields are."""
+    """A row of the table, which explains the fields."""
 
     short: str = ""
     long: str = ""
@@ -21,7 +22,7 @@ class Options:
     numeric: bool = False
 
     def words_taken(self, word: str) -> int | None:
-        """How many words the option `word` takes, itself included; None when it isn't known."""
+        """Return how many words the option `word` takes, including itself; None if unknown."""
         if word.startswith("--"):
             name, equals, _ = word[2:].partition("=")
             names = self.long.split()
@@ -40,13 +41,14 @@ class Options:
 
 @functools.cache
 def wrapper_options() -> Mapping[str, Options]:
-    """By the name of the wrapper. Read in 1.5 ms by the first script that is judged."""
+    """Return the rows by the wrapper's name. The first script to be judged loads them, in
+    1.5 ms."""
     rows = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
     return {name: Options(**row) for name, row in rows.items()}
 
 
 def after_options(words: Words, options: Options) -> int | None:
-    """Where the command of a wrapper begins; None when its options can't all be told."""
+    """Return where a wrapper's command begins; None if not all its options are known."""
     at = 1
     while at < len(words):
         word = words[at]

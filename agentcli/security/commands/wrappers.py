@@ -19,7 +19,7 @@ HARMLESS = frozenset(
         *("command", "builtin", "exec", "eval", "coproc", "trap", "bash", "sh", "dash", "xargs"),
     )
 )
-"""What these run may be judged as if it stood there alone: they add no rights of their own."""
+"""What these run may be judged as if it stood alone, because they grant it no extra rights."""
 SHELLS = frozenset(("bash", "sh", "dash", "ash", "ksh", "mksh", "zsh", "fish", "csh", "tcsh"))
 INTERPRETERS = re.compile(
     r"(?:i?python|pypy|perl|ruby|node|nodejs|deno|bun|php|lua|luajit|tclsh|expect|osascript"
@@ -36,8 +36,9 @@ CHANGES_MEANING = "it changes what later words mean"
 
 @dataclass(frozen=True)
 class Unwrapped:
-    """What a wrapper runs: commands by their words, and `scripts` for a shell. `stays`: the wrapper
-    does something of its own too. `assigned` are variables it sets for them."""
+    """What a wrapper runs: `commands` as words, and `scripts` for a shell. `stays`: the wrapper
+    also does something itself. `assigned` are variables that it sets for them. `unclear` says why
+    not everything is known."""
 
     commands: tuple[Words, ...] = ()
     scripts: tuple[str, ...] = ()
@@ -47,18 +48,18 @@ class Unwrapped:
 
 
 def command_name(word: str | None) -> str | None:
-    """The name of a command without the folder it is called from."""
+    """Return the name of a command without the folder it is called from."""
     return os.path.split(word)[1] if word else word
 
 
 def is_of_the_system(word: str) -> bool:
-    """Whether a command's name, as written, can only mean that of the system."""
+    """Return whether a command's name, as written, can only mean the system's command."""
     folder, name = os.path.split(word)
     return bool(name) and (not folder or folder in _SYSTEM_FOLDERS)
 
 
 def unwrap(words: Words) -> Unwrapped | None:
-    """What the command `words` would run beside itself; None when it is no known wrapper."""
+    """Return what the command `words` would run besides itself; None if it is no known wrapper."""
     name = command_name(words[0]) if words else None
     if name is None:
         return None
@@ -92,7 +93,7 @@ _ANY_ASSIGNMENT = re.compile(r"([^=]*)=")
 
 
 def _keyword(words: Words, at: int, form: re.Pattern[str] = _ASSIGNMENT) -> Unwrapped:
-    """time and coproc stand before a statement, with what is assigned for it."""
+    """Handle time and coproc, which precede a statement and its assignments."""
     assigned = []
     while at < len(words) and (found := form.match(words[at] or "")):
         assigned.append(found[1])
@@ -201,7 +202,7 @@ _SHELL_LATER = "what the shell runs is known only when it runs"
 
 
 def _shell(words: Words) -> Unwrapped | None:
-    """bash -c SCRIPT, with the options before it."""
+    """Handle bash -c SCRIPT, with the options before it."""
     at, is_script, reads_input = 1, False, False
     while at < len(words):
         word = words[at]
@@ -235,7 +236,7 @@ _BASH_ONLY = re.compile(
 
 
 def _interpreter(words: Words) -> Unwrapped | None:
-    """Code on the command line or from the standard input; a file of code is a plain argument."""
+    """Handle code on the command line or from stdin; a file of code is an ordinary argument."""
     for word in words[1:]:
         if word is None:
             return _unclear(FOREIGN_CODE)
@@ -249,7 +250,7 @@ def _interpreter(words: Words) -> Unwrapped | None:
 
 
 def _set(words: Words) -> Unwrapped | None:
-    """Only the options that make a script stop earlier or show more."""
+    """Allow only the options that make a script stop earlier or show more."""
     plain = all(
         w is not None and re.fullmatch(r"[-+][eux]*o?|errexit|nounset|xtrace|pipefail", w)
         for w in words[1:]
@@ -258,7 +259,7 @@ def _set(words: Words) -> Unwrapped | None:
 
 
 def _evaluates_names(words: Words) -> Unwrapped | None:
-    """Builtins to which a[$(x)] is a variable run x to find out which."""
+    """Handle builtins that take names of variables: given a[$(x)], they run x to evaluate it."""
     if all(w is not None and "[" not in w for w in words[1:]):
         if command_name(words[0]) in ("mapfile", "readarray") and any(
             w and w.startswith(("-C", "-c")) for w in words
@@ -283,7 +284,7 @@ _AFTER_OPTIONS: Mapping[str, Callable[[Words, int], Unwrapped]] = {
     **{"sudo": _sudo, "doas": _sudo, "time": _keyword, "coproc": _keyword},
     **{"watch": _watch, "xargs": _xargs},
 }
-"""What is made of the words once it is known where their options end."""
+"""How to handle the words once it is known where the options end."""
 _SPECIAL: Mapping[str, Callable[[Words], Unwrapped | None]] = {
     **{"env": _env, "command": _command, "eval": _eval, "trap": _trap, "parallel": _parallel},
     **{"find": _find, "gfind": _find, "set": _set, "printf": _printf, "test": _test, "[": _test},
