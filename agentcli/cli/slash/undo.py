@@ -1,8 +1,8 @@
 """Take back what the last steps did to files and to git.
 
 /undo 3 takes back the last three steps that changed something. What the agent did not change stays
-as it is. If somebody else changed the same files since, you are told, and /undo 3 --force undoes
-the steps all the same. The conversation stays; /rewind takes that back too.
+as it is. If somebody else has changed the same things since, you are told, and /undo 3 --force
+undoes the steps all the same. The conversation stays; /rewind takes that back too.
 """
 
 from __future__ import annotations
