@@ -108,8 +108,7 @@ _CONFIGURATION_KINDS = frozenset(
 
 
 class LLMError(AgentError):
-    """A failed model call. `retry_after` is the wait in seconds that the server asked for, if
-    any."""
+    """A failed model call. `retry_after` is the wait in seconds the server asked for, if any."""
 
     def __init__(
         self,

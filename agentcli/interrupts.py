@@ -1,5 +1,4 @@
-"""Turn signals and the time limit of a run into one exception, raised only where it does no
-harm."""
+"""Turns signals and the time limit of a run into one exception, raised where it does no harm."""
 
 from __future__ import annotations
 
@@ -48,8 +47,7 @@ def install() -> None:
 
 
 def end() -> None:
-    """Declare the outcome decided: one more signal has no effect, a second ends the process at
-    once."""
+    """Declare the outcome decided: one more signal has no effect, a second ends the process."""
     global _ending
     _ending = True
 
@@ -213,8 +211,8 @@ def before_end(leave: Callable[[], None]) -> Iterator[None]:
 @contextmanager
 def around_stop(leave: Callable[[], None], come_back: Callable[[], None]) -> Iterator[None]:
     """Within the block, have Ctrl-Z call `leave` before the process stops and `come_back` when it
-    continues; `leave` is also registered with `before_end`. Both run in a signal handler. Main
-    thread only."""
+    continues; `leave` is also registered with `before_end`. Both run in a signal handler, on the
+    main thread."""
     before = signal.getsignal(signal.SIGTSTP)
     with before_end(leave):
         if before is signal.SIG_IGN:
@@ -296,8 +294,7 @@ class Countdown:
         signal.setitimer(signal.ITIMER_REAL, max(self.left_s - self._reserve_s, 0.001))
 
     def on_alarm(self) -> None:
-        """Interrupt if the time is up; if the clock was set and the alarm came early, arm it
-        again."""
+        """Interrupt if the time is up. If a clock change set the alarm off early, arm it again."""
         if self.left_s > self._reserve_s:
             self._arm()
         else:

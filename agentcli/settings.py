@@ -29,8 +29,7 @@ class ModelSettings(_Section):
 
     @property
     def output_tokens(self) -> int:
-        """The cap in force: at most a quarter of a small window, so that the rest is left for
-        work."""
+        """The cap in force: at most a quarter of a small window, to leave the rest for work."""
         quarter = self.context_tokens // 4 or self.max_output_tokens
         return min(self.max_output_tokens, quarter)
 
@@ -397,8 +396,8 @@ def flatten(settings: BaseModel, prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def descriptions(section: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Yield every key in dotted form with its description. Sections whose keys the user names are
-    left out."""
+    """Yield every key in dotted form with its description. Omits sections whose keys the user
+    names."""
     for name, field in section.model_fields.items():
         kind = field.annotation
         if isinstance(kind, type) and issubclass(kind, BaseModel):

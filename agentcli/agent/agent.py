@@ -45,13 +45,11 @@ class Toolbox(Protocol):
 
 class Policy(Protocol):
     def decide(self, action: Action, grants: Sequence[str]) -> DecisionObservation:
-        """Decide whether `action` may run, given what the user allowed for the rest of the
-        session."""
+        """Decide whether `action` may run, given what the user allowed for this session."""
 
 
 class Approval(Protocol):
-    """The user's answer: `scope` is once, session or always, and `rule` is what holds for that
-    long."""
+    """The user's answer: `scope` is once, session or always; `rule` holds for that long."""
 
     @property
     def allowed(self) -> bool: ...
@@ -115,8 +113,7 @@ class Hooks(Protocol):
         """Run the hooks for the action that `observation` answers, once that is recorded."""
 
     def stopping(self, session: Session, ending: Ending) -> bool:
-        """Whether the turn goes on instead of ending like this; if so, the model has been told
-        why."""
+        """Whether the turn goes on instead of ending like this; if so, the model was told why."""
 
     def compacting(self, session: Session, reason: str) -> str:
         """Return why a hook forbids condensing the conversation now; empty if none does. `reason`

@@ -25,8 +25,7 @@ _BETWEEN_PARTS = re.compile(r"[;\n|]|&&")
 
 
 def batches(actions: Sequence[Action], agent: Agent) -> Iterator[list[Action]]:
-    """Group consecutive actions that may run in parallel; each other action is alone, `finish` is
-    last."""
+    """Yield groups of consecutive actions that may run in parallel; others alone, `finish` last."""
     ordered = sorted(actions, key=lambda action: isinstance(action, AgentFinishAction))
     for company, group in groupby(ordered, key=lambda action: _company(agent, action)):
         if company:
@@ -126,8 +125,7 @@ def _approved(
 
 
 def _save_rule(agent: Agent, session: Session, grant: str) -> None:
-    """Save the rule for later sessions. In this one the recorded answer counts even if that
-    fails."""
+    """Save the rule for later sessions. In this one the recorded answer counts anyway."""
     try:
         agent.save_rule(grant)
     except ConfigError as error:

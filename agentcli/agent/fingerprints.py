@@ -43,8 +43,7 @@ _WAITS = re.compile(
 
 
 def action_key(action: Action) -> str:
-    """Return a key that is equal for two calls that ask for the same, whatever reasons they
-    give."""
+    """Return a key that is equal for two calls that ask for the same, for whatever reason."""
     call = action.tool_call_metadata
     if call is None:
         return f"{action.kind} {action.message}"
@@ -59,8 +58,7 @@ def action_key(action: Action) -> str:
 
 
 def outcome_key(action: Action, observation: Observation) -> str:
-    """Return a key that is equal for two results of equal actions if nothing happened in
-    between."""
+    """Return a key that is equal for equal actions' results if nothing happened in between."""
     keep_clock = isinstance(action, CmdRunAction) and bool(_LOOKS_AT_A_LOG.search(action.command))
     parts = [observation.kind, _digest(observation.content, keep_clock)]
     if isinstance(observation, CmdOutputObservation):
@@ -95,8 +93,7 @@ def digest_after(observation: Observation) -> tuple[str, str] | None:
 
 
 def digest_before(observation: Observation) -> tuple[str, str] | None:
-    """Return the file that was read or edited and the digest of its content before that, if
-    known."""
+    """Return the file that was read or edited, and the digest of its content then, if known."""
     if isinstance(observation, FileReadObservation) and observation.digest:
         return observation.path, observation.digest
     if isinstance(observation, FileEditObservation) and observation.old_content is not None:
@@ -112,8 +109,7 @@ def text_key(text: str) -> str:
 
 @lru_cache(maxsize=64)
 def _digest(text: str, keep_clock: bool) -> str:
-    """Return the digest of the text without what changes by itself. In a log, the time of a line
-    counts."""
+    """Digest the text without what changes by itself. In a log, the time of a line counts."""
     if not keep_clock:
         text = _CLOCK.sub("~", text)
     text = _VOLATILE.sub("~", _TEMPORARY.sub("~", text))
@@ -121,8 +117,7 @@ def _digest(text: str, keep_clock: bool) -> str:
 
 
 def _file_digest(path: str, keep_clock: bool) -> str:
-    """Return the digest of an output kept in a file, of its first and last 2 MB; empty if it is
-    gone."""
+    """Digest the first and last 2 MB of an output kept in a file; empty if that is gone."""
     try:
         with open_regular(path) as file:
             status = os.fstat(file.fileno())

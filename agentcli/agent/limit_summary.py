@@ -29,7 +29,7 @@ def write_summary(
     agent: Agent, session: Session, ending: Ending, countdown: Countdown | None
 ) -> bool:
     """Have the model sum up its work at this limit, unless nothing was done since the last summary.
-    Return whether there is a summary. Raises TurnInterrupted only if a user interrupts."""
+    Return whether there is a summary. Raises TurnInterrupted only if the user interrupts."""
     has_room = agent.limits.room_for_summary(session.state, countdown)
     if is_summary_due(session.events):
         if _answer(session.events) or not has_room:

@@ -50,7 +50,7 @@ def run_turn(agent: Agent, session: Session) -> TurnResult:
 
 
 def work(agent: Agent, session: Session, countdown: Countdown | None) -> Ending:
-    """Act and think in turn until something ends the turn. Raises TurnInterrupted if a user did,
+    """Act and think in turn until something ends the turn. Raises TurnInterrupted if the user did,
     once every open action has its observation."""
     time_limit = countdown.interrupting(agent.limits.reserve_s()) if countdown else nullcontext()
     try:
@@ -83,8 +83,7 @@ def act(agent: Agent, session: Session) -> None:
 
 
 def ended_by_model(agent: Agent, session: Session) -> Ending | None:
-    """Return how the newest reply ends the turn; None if it does not, or the user or a hook has
-    more to say."""
+    """Return how the newest reply ends the turn, unless the user or a hook has more to say."""
     deliver_queued(agent, session, "steer")
     ending = ending_of_reply(session.events, interactive=agent.interactive)
     if ending is None or deliver_queued(agent, session, "queue"):
@@ -95,7 +94,7 @@ def ended_by_model(agent: Agent, session: Session) -> Ending | None:
 
 
 def meet_requirements(agent: Agent, session: Session, ending: Ending) -> Ending | None:
-    """Return how the turn ends if the requirements are met; None if the model has more to do."""
+    """Return how the turn ends, judged by its requirements; None if the model has more to do."""
     if agent.requirements is None or not agent.requirements.apply(session, ending):
         return ending
     checkpoint_after_turn(agent, session)

@@ -102,8 +102,7 @@ def is_summary_due(events: Sequence[Event]) -> bool:
 
 
 def asks_for_summary(event: Event) -> bool:
-    """Whether the event asks for a summary. No other message of the environment waits for a
-    response."""
+    """Whether the event asks for a summary: no other environment message waits for a response."""
     return (
         isinstance(event, MessageAction)
         and event.source is Source.ENVIRONMENT
@@ -142,7 +141,7 @@ def _speaks_to_model(event: Event) -> bool:
 
 
 def last_answer(events: Sequence[Event]) -> str:
-    """Return what the agent last said in this turn: the answer it finished with, else its last
+    """Return the agent's last words in this turn: the answer it finished with, else its last
     text."""
     for event in newest_first(events):
         if isinstance(event, AgentFinishAction) and event.final_thought:

@@ -37,8 +37,7 @@ class Limits:
         return SUMMARY_TOKENS if self.settings.summary_at_limit else 0
 
     def room_for_summary(self, state: State, countdown: Countdown | None) -> bool:
-        """Whether the limits on turns and time allow one more call; the call itself checks the
-        money."""
+        """Whether the limits on turns and time allow one more call; the call checks the money."""
         in_time = countdown is None or countdown.left_s > 0
         in_turns = state.local_iteration < self.settings.max_turns
         return self.settings.summary_at_limit and in_time and in_turns

@@ -259,8 +259,7 @@ class AgentBuilder:
         servers: ToolServers | None,
         stored: SystemMessageAction | None = None,
     ) -> OpenSession:
-        """Return `session` with everything that works on it; `stored` has the tools it was begun
-        with."""
+        """Return `session` with all that works on it; `stored` has the tools it was begun with."""
         models, containment = ready.models, ready.containment
         session.redact = ready.redactor
         if self.role is None:
@@ -321,8 +320,7 @@ class AgentBuilder:
         agents: KnownAgents,
         stored: SystemMessageAction | None,
     ) -> ToolCollection:
-        """Return the tools that the session may use; if it is being continued, `stored` has those
-        it had."""
+        """Return the tools that the session may use; `stored` has those it had, if it continues."""
         allows = tools_allowed(self.role, stored, session.state)
         return session_tools(
             self.settings,
@@ -448,8 +446,7 @@ class AgentBuilder:
         return self.settings.agent.max_budget_usd or state.max_budget_usd or None
 
     def _bring_up(self, opened: OpenSession, undo: ExitStack) -> None:
-        """Start what works on the session. From here on `undo` closes the session with all of
-        that."""
+        """Start what works on the session. From here on `undo` closes all of it."""
         with shield():
             undo.pop_all()
             undo.callback(opened.close, "failed")

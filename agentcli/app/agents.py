@@ -55,8 +55,7 @@ class KnownAgents:
     def offered(
         self, tools: Iterable[Tool[Any]], allows: Callable[[str], bool]
     ) -> Iterator[Tool[Any]]:
-        """Yield those of `tools` whose names the session may use; delegate also lists the
-        agents."""
+        """Yield those `tools` that `allows` by name; delegate also lists the agents."""
         for tool in tools:
             if tool.name == DELEGATE and self.may_delegate and allows(DELEGATE):
                 yield replace(tool, about=self.listing)

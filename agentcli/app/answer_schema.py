@@ -52,8 +52,7 @@ class Document:
 
 
 def load_schema(path: Path) -> dict[str, Any]:
-    """Return the schema in a file. Raises UsageError if it holds none that answers can be checked
-    against."""
+    """Return the schema in a file. Raises UsageError if answers can't be checked against it."""
     named = f"--output-schema {display_path(path)}"
     try:
         data, _ = read_regular(path, MAX_SCHEMA_BYTES + 1, follow=True)
@@ -90,8 +89,7 @@ def checked_schema(schema: Any, named: str) -> dict[str, Any]:
 
 
 def document_in(answer: str) -> Document:
-    """Return the JSON in an answer: all of it or, if it is nothing but a fenced block, what is
-    inside."""
+    """Return the JSON in an answer: the whole, or what is inside if it is one fenced block."""
     text = answer.strip()
     if fenced := _FENCED.fullmatch(text):
         text = fenced[2].strip()
@@ -102,8 +100,7 @@ def document_in(answer: str) -> Document:
 
 
 def faults(document: Document, schema: dict[str, Any]) -> list[str]:
-    """Return what does not fit and where, in the order of the document; empty if everything
-    fits."""
+    """Return what does not fit and where, in the order of the document; empty if all fits."""
     if document.fault:
         return [document.fault]
     validator = _validator_class(schema)(schema, registry=REGISTRY)
@@ -154,8 +151,7 @@ def _look_up(resolver: Any, keyword: str, reference: str) -> None:
 
 
 def _told(error: ValidationError) -> str:
-    """Describe an error. Of an `anyOf` and the like, the branch that is closest to fitting says the
-    most."""
+    """Describe an error; for `anyOf` and the like, that of the branch closest to fitting."""
     inner = best_match([error]) or error
     return f"at {inner.json_path}: {_short(inner.message)}"
 

@@ -11,8 +11,7 @@ from agentcli.files.names import display_path
 
 
 def attached(images: Sequence[Path]) -> tuple[str, ...]:
-    """Return image files of any size as data URLs. Raises UsageError for one that no model would
-    accept."""
+    """Return image files as data URLs. Raises UsageError for one that no model would accept."""
     urls = []
     for path in images:
         try:

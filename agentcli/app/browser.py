@@ -21,8 +21,7 @@ def browser(session: Session, containment: Containment, outputs: OutputFolder) -
     settings, sandbox = containment.settings, containment.sandbox
 
     def own_sandbox(folder: Path) -> Sandbox | None:
-        """Return a sandbox that sees the system's files and its own. Only bubblewrap can do
-        that."""
+        """Return a sandbox that sees only system files and its own, which takes bubblewrap."""
         if sandbox.layer != BUBBLEWRAP:
             return None
         environ: Mapping[str, str] = containment.environ

@@ -44,8 +44,7 @@ class Children:
         """What the user has allowed children for the rest of the session."""
 
     def runs_beside_others(self, action: AgentDelegateAction) -> bool:
-        """Whether the child only reads, and there are no hooks, which only the main thread may
-        run."""
+        """Whether the child only reads and there are no hooks, as these need the main thread."""
         agent = self._agents.known.get(action.agent)
         hooks = self._parent.settings.hooks
         has_hooks = any(getattr(hooks, event) for event in type(hooks).model_fields)

@@ -153,8 +153,7 @@ def _add_servers(
 def _sound(
     read: Callable[[], dict[str, Any]], origin: str, tell: Callable[[str, ConfigError], None]
 ) -> dict[str, Any]:
-    """Return the settings that `read` returns, without unknown keys; each fault is passed to
-    `tell`."""
+    """Return the settings that `read` returns, without unknown keys; `tell` gets each fault."""
     found: dict[str, Any] = {}
     try:
         for key, value in read().items():
@@ -171,8 +170,7 @@ def _sound(
 def _tightening(
     values: dict[str, Any], origin: str, lower: Mapping[str, Any], rule_fault: Callable[[str], str]
 ) -> tuple[dict[str, Any], list[str]]:
-    """Return those `values` that a project may set without trust, and lines for the user about the
-    rest."""
+    """Return the `values` that an untrusted project may set, and lines for the user on the rest."""
     ignored = list(beyond_tightening(values, lower))
     values = {key: value for key, value in values.items() if key not in ignored}
     notices = []

@@ -13,8 +13,7 @@ from agentcli.tools.base import ToolContext
 
 
 def start(context: ToolContext, sandbox: Sandbox, state: Path, session: Session) -> GitWatch:
-    """Make the watch for a session before its first command starts, and repair what killed sessions
-    left behind."""
+    """Make the watch, before the session's first command; repair what killed sessions left."""
     shell, python = context.shell, context.python
 
     def stop() -> None:

@@ -17,8 +17,7 @@ from agentcli.settings import HookSettings, Settings
 from agentcli.system.programs import distrusted, trimmed
 
 FOLDER = ".agent/hooks"
-"""In a project, the folder of files that its hooks run; its trusted content is copied to the
-session."""
+"""In a project, the folder of files that its hooks run; each session gets a trusted copy."""
 COPY_VARIABLE = "AGENT_HOOKS"
 
 

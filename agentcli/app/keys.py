@@ -22,8 +22,7 @@ _HEAD = "# Keys of model providers, kept by `agent setup`. Nobody else may read 
 
 @dataclass(frozen=True)
 class StoredKeys:
-    """`values` are keys by the name of their environment variable; `fault` says why none could be
-    read."""
+    """`values` are keys by their environment variable; `fault` says why none could be read."""
 
     values: Mapping[str, str] = field(default_factory=dict)
     fault: str = ""

@@ -129,8 +129,7 @@ def system_text(
     watched: bool,
     askable: bool,
 ) -> str:
-    """Return the system text of a new session. Raises ConfigError if the user's template does not
-    work."""
+    """Return the system text of a new session. Raises ConfigError if the user's template fails."""
     provider = settings.providers.get(model.partition("/")[0])
     own = settings.agent.prompt
     facts = PromptFacts(

@@ -92,15 +92,14 @@ class OpenSession:
         self.knowledge.recall(self.session)
 
     def require(self, required: Required | None) -> None:
-        """Record what must hold before the work that is left counts as done, unless it is required
-        already."""
+        """Record what is required of the work that is left, unless it is required already."""
         self._require_no_secret(required)
         if required is not None and not required.holds(self.session.state):
             self.session.emit_group([required.recorded, *required.told])
 
     def _require_no_secret(self, required: Required | None) -> None:
-        """Raise UsageError if the check contains a secret: it runs as recorded, and records mask
-        secrets."""
+        """Raise UsageError if the check has a secret: it runs as recorded, where secrets are
+        masked."""
         check = required.recorded.check if required is not None else ""
         if self.session.redact(check) != check:
             raise UsageError(
@@ -142,8 +141,7 @@ class OpenSession:
 
     @contextmanager
     def closed_on_failure(self) -> Iterator[None]:
-        """For a block after which the session belongs to someone else: close it only if the block
-        fails."""
+        """Close the session if the block fails; otherwise it is left open for someone else."""
         try:
             yield
         except BaseException:

@@ -78,8 +78,7 @@ class SessionPolicy:
         self.__dict__.pop("_full", None)
 
     def to_keep(self, action: Action) -> list[Path]:
-        """Return files that checkpoints leave out but should hold now, because `action` names
-        them."""
+        """Return files that checkpoints leave out but should hold, as `action` names them."""
         coverage = self._parts.coverage()
         return (
             self._full.policy.losses(action, coverage).keepable

@@ -11,8 +11,7 @@ from agentcli.settings import Settings
 
 
 def limits_of(settings: Settings, budget_usd: float | None) -> Limits:
-    """Return the limits of a session; `budget_usd` is the most it may cost with its children, None:
-    no limit."""
+    """Return the limits of a session; `budget_usd` is for it and its children, None: no limit."""
     catalog = Catalog(settings.prices)
     return Limits(
         settings.agent,

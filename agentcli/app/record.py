@@ -167,8 +167,7 @@ class _Recorder:
         return True
 
     def _has_secrets(self, folder: Path) -> bool:
-        """Whether the repository contains secrets, or may contain them because that can't be
-        checked."""
+        """Whether the repository contains secrets; also true if that can't be checked."""
         git = find_program("git")
         if git is None:
             return True

@@ -84,8 +84,7 @@ class SessionRequirements:
         return _with_answer(session, required["answer_schema"], ending)
 
     def answer(self, session: Session, ending: Ending, words: str) -> str:
-        """Return the agent's words, unless a document that fits a schema was required: then only
-        that."""
+        """Return the agent's words or, if a schema was required, only a document that fits it."""
         if ending.answer is not None:
             return ending.answer
         return "" if session.state.required.get("answer_schema") is not None else words

@@ -110,8 +110,7 @@ class _Rerun:
         return found
 
     def _open(self, started: SessionStartedObservation) -> None:
-        """Act as a process that opens the session: a new shell, in the folder where the last one
-        was."""
+        """Act as a process that opens the session: a new shell, in the last one's folder."""
         self.close()
         containment = contained(self._terms, self._stage, self._session.folder, started)
         layer = self.found.sandbox = containment.sandbox.layer
@@ -187,8 +186,7 @@ class _Rerun:
     # --- files ------------------------------------------------------------------------------------
 
     def _is_inside(self, action: Action) -> bool:
-        """Whether the file that a tool is to write is in the copy: nothing outside is written
-        again."""
+        """Whether a file to write is in the copy: nothing outside is written again."""
         path, call = path_of(action), action.tool_call_metadata
         if path is None or call is None or call.function_name not in ("write", "edit"):
             return True

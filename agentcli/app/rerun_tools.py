@@ -1,5 +1,4 @@
-"""Carries out the calls of a session that is done again, with its tools in a sandbox around the
-copy."""
+"""Carries out the calls of a session done again, with its tools in a sandbox around the copy."""
 
 from __future__ import annotations
 
@@ -88,8 +87,7 @@ def _contained(
 
 
 class RerunTools:
-    """The tools that the session had, for one process that worked on it. `close` ends all that they
-    run."""
+    """The session's tools, for one process that worked on it. `close` ends all that they run."""
 
     def __init__(
         self,

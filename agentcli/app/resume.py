@@ -52,8 +52,7 @@ def _tasks(session: Session) -> list[MessageAction]:
 
 
 def require_work(session: Session, has_message: bool, *, interactive: bool) -> SystemMessageAction:
-    """Return the system message of a session that has something left to do. Raises UsageError if it
-    has not."""
+    """Return the session's system message. Raises UsageError if nothing is left to do."""
     stored = next((e for e in session.events if isinstance(e, SystemMessageAction)), None)
     has_message = has_message or bool(inbox.waiting(session.folder))
     unmet = bool(session.state.required) and session.state.exit_code != 0
@@ -164,8 +163,7 @@ def told_of_sandbox(past: Sequence[Event], now: SandboxFacts | None) -> str:
 
 
 def _reaches_as(before: SessionStartedObservation, now: SandboxFacts) -> bool:
-    """Whether commands may write to the same folders and reach the same ports, as far as is
-    recorded."""
+    """Whether commands may write to the same folders and reach the same ports, if recorded."""
     same_ports = before.host_ports in (None, now.host_ports)
     return same_ports and (now.sealed or before.writable in (None, now.writable))
 

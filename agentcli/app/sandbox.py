@@ -76,8 +76,7 @@ class Containment:
 
     @cached_property
     def sandbox(self) -> Sandbox:
-        """The sandbox for commands. Raises ConfigError if none works here and nobody agreed to do
-        without."""
+        """The sandbox for commands. Raises ConfigError if none works and one is required."""
         wanted = self.settings.sandbox
         chosen = choose_sandbox(wanted.layer, self.scope, network=wanted.network, cache=self.home)
         security = self.settings.security
@@ -188,8 +187,7 @@ class Containment:
 
 
 def _plan_variables(settings: Settings) -> dict[str, str]:
-    """Return extra variables for commands in plan mode: with them git writes nothing on the
-    side."""
+    """Return extra variables for commands in plan mode, which keep git from writing on the side."""
     return {"GIT_OPTIONAL_LOCKS": "0"} if settings.agent.planning else {}
 
 
@@ -245,8 +243,7 @@ def _skills(folders: Iterable[Path]) -> Iterator[Path]:
 
 
 def _protected(scope: AccessScope) -> Iterator[str]:
-    """Yield what is protected, summarised: a repository with submodules has hundreds of such
-    files."""
+    """Sum up what is protected: a repository with submodules has hundreds of such files."""
     if scope.git_folders:
         yield "git's hooks and settings"
     for path in scope.protected:

@@ -62,8 +62,7 @@ def lent_of(store: Checkpoints, tree: str) -> tuple[Path, ...]:
 
 
 class PastFiles:
-    """The files of a session as they were just after an event. Raises SessionError if they were not
-    kept."""
+    """A session's files just after an event. Raises SessionError if they were not kept."""
 
     def __init__(self, record: SessionRecord, event_id: int) -> None:
         self._events = record.events[: event_id + 1]

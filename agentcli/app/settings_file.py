@@ -27,8 +27,7 @@ def set_in_file(path: Path, key: str, value: Any) -> None:
 
 
 def add_table(path: Path, section: str, name: str, values: Mapping[str, Any]) -> None:
-    """Add the table `section.name` with these values, which must be valid, to the file. Raises
-    ConfigError."""
+    """Add the table `section.name` with these valid values to the file. Raises ConfigError."""
 
     def put(document: TOMLDocument) -> None:
         for key, value in values.items():

@@ -45,8 +45,7 @@ class OnMain:
         self._calls.put(call)
 
     def now(self, ask: Callable[[], T]) -> T:
-        """Return what `ask` returns on the main thread. Raises what it raises, and what stops this
-        thread."""
+        """Return what `ask` returns on the main thread. Raises what it raises, or a stop."""
         answer: Future[T] = Future()
 
         def call() -> None:

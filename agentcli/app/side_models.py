@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def ask_role(
     models: Roles, session: Session, limits: Limits, role: str, prompt: str, most_tokens: int
 ) -> tuple[Reply, LLMMetrics]:
-    """Return the reply of the model in `role`, and its cost, which the caller must record. Raises
+    """Return the reply of the model in `role`, and its cost for the caller to record. Raises
     LLMError."""
 
     def keep(event: Event) -> Event:

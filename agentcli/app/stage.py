@@ -171,8 +171,7 @@ def _lent(kept: Checkpoints, tree: str, root: Path, top: Path) -> tuple[str, ...
 
 
 def _of_one_workspace(events: Sequence[Event]) -> tuple[list[Event], list[str]]:
-    """Return the events up to where the session continued in another folder, and notes for people
-    on that."""
+    """Return the events up to a change of the workspace, and notes for people about that."""
     place = None
     for event in events:
         if not isinstance(event, SessionStartedObservation):
@@ -187,8 +186,7 @@ def _of_one_workspace(events: Sequence[Event]) -> tuple[list[Event], list[str]]:
 def _with_snapshots(
     recording: Recording, store: Checkpoints, top: Path, tree: str
 ) -> Iterator[Event]:
-    """Yield the recording's events with the snapshots that are made for them in `store`; `tree` is
-    the first."""
+    """Yield the recording's events with snapshots made for them in `store`; `tree` is the first."""
     for event in recording.events:
         if isinstance(event, CheckpointObservation | RewindAction) and event.tree:
             if changed := recording.changes.get(event.id):

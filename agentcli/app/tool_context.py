@@ -34,8 +34,7 @@ def tool_context(
     containment: Containment,
     model: str,
 ) -> ToolContext:
-    """Return the context of a session's tools. `home` is the agent's; `model` is the one that sees
-    images."""
+    """Build the context of a session's tools. `home` is the agent's; `model` sees images."""
     sandbox = containment.sandbox
     if sandbox.contains:
         add_written_places(home, containment.scope.writable)

@@ -89,8 +89,7 @@ def tell_of_servers(opened: OpenSession) -> None:
 
 
 def _enabled_tools(settings: Settings) -> Iterator[Tool[Any]]:
-    """Yield the tools that the settings enable. Raises ConfigError if a tool's switch is no
-    setting."""
+    """Yield the enabled tools. Raises ConfigError if a tool's switch is no setting."""
     for tool in TOOLS.all().values():
         try:
             if not tool.switch or attrgetter(tool.switch)(settings):

@@ -164,8 +164,7 @@ def _undoing(session: Session, now: str, begun: GoingBackObservation) -> Iterato
 
 
 def _record(session: Session, action: RewindAction, told: str) -> None:
-    """Record what was done, and a message to the model, in one write: neither happens without the
-    other."""
+    """Record what was done and a message to the model in one write, so that neither is alone."""
     done = action.model_copy(update={"source": Source.USER, "told": told})
     events: list[Event] = [done]
     if told:
@@ -262,8 +261,7 @@ def _others_work(
 
 
 def _told(what: str, done: Restored) -> str:
-    """Tell the model what changed before it continues, as what it knows of the files is
-    outdated."""
+    """Describe the changes to the model, because what it knows of the files is outdated."""
     now = {"added": "there again", "deleted": "gone again", "modified": "as before"}
     told = [what]
     files = [change for change in done.changes if not change.told]

@@ -93,8 +93,7 @@ class IPythonRunCellAction(Action):
 
 
 class FileReadAction(Action):
-    """Read lines `start` to `end`, counted from 1 and inclusive; `end` None: as far as limits
-    allow."""
+    """Reads lines `start` to `end`, from 1, inclusive; `end` None: as far as limits allow."""
 
     kind: ClassVar[str] = "read"
     runnable: ClassVar[bool] = True
@@ -174,8 +173,7 @@ _LONGEST_NAME = 64
 
 def server_tool_name(server: str, tool: str) -> str:
     """Return the name by which models and rules know a tool of a tool server: mcp__server__tool, in
-    characters that every provider accepts. A name that is too long ends in a digest of the
-    whole."""
+    characters that every provider accepts. A name that is too long ends in a digest."""
     name = _NOT_IN_NAMES.sub("_", f"mcp__{server}__{tool}")
     if len(name) <= _LONGEST_NAME:
         return name
@@ -184,8 +182,7 @@ def server_tool_name(server: str, tool: str) -> str:
 
 
 class MCPAction(Action):
-    """A call of the tool `name` of the tool server `server`, under the names these give
-    themselves."""
+    """A call of the tool `name` of the tool server `server`, under their own names."""
 
     kind: ClassVar[str] = "call_tool_mcp"
     runnable: ClassVar[bool] = True

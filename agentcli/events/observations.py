@@ -53,8 +53,7 @@ class IPythonRunCellObservation(Observation):
 
 
 class FileReadObservation(Observation):
-    """`digest` is that of the file's bytes as read; `lines_shown` are the first and last line, from
-    1."""
+    """`digest` is that of the bytes as read; `lines_shown` are the first and last line, from 1."""
 
     kind: ClassVar[str] = "read"
     path: str
@@ -219,8 +218,7 @@ class ToolResultObservation(Observation):
 
 class MCPObservation(Observation):
     """The answer of a tool server's tool; `error` says whether it failed. `structured` is the same
-    as data, if the server sent that; `full_output_path` is the file with all of it, if `content` is
-    cut."""
+    as data, if the server sent that; `full_output_path` has all of it, if `content` is cut."""
 
     kind: ClassVar[str] = "mcp"
     server: str
@@ -248,8 +246,7 @@ class AgentStateChangedObservation(Observation):
 
 
 class SessionStartedObservation(Observation):
-    """Recorded by each process that opens the session for writing; `resumed` on all but the
-    first."""
+    """Recorded by each process that opens the session to write; `resumed` on all but the first."""
 
     kind: ClassVar[str] = "session_started"
     version: str
@@ -272,8 +269,7 @@ class SessionStartedObservation(Observation):
     writable: tuple[str, ...] | None = None
     """The folders that commands can write to; None: not recorded."""
     host_ports: tuple[int, ...] | None = None
-    """Ports of the machine's loopback that commands reach on their own loopback; None: not
-    recorded."""
+    """Ports of the machine that commands reach on their own loopback; None: not recorded."""
     parent: str | None = None
     """The session that delegated its task to this one."""
     agent: str = ""
@@ -451,7 +447,7 @@ class PrefixChangedObservation(Observation):
 
 
 class UserRejectObservation(Observation):
-    """A user, a rule or a hook did not allow an action: `reason` is for people, `content` for the
+    """The user, a rule or a hook refused an action: `reason` is for people, `content` for the
     model."""
 
     kind: ClassVar[str] = "user_rejected"
@@ -475,8 +471,7 @@ class SuccessObservation(Observation):
 
 
 class NullObservation(Observation):
-    """Stands in for an event that an import left out; `changed` is kept if that was a
-    checkpoint."""
+    """Stands for an event that an import left out; `changed` is kept if that was a checkpoint."""
 
     kind: ClassVar[str] = "null"
     changed: tuple[str, ...] | None = None

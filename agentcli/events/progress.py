@@ -44,8 +44,7 @@ class StepDone:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """`phase` is thinking, running, saving, waiting or retrying; `until_s` is a countdown in
-    seconds."""
+    """`phase` is thinking, running, saving, waiting or retrying; `until_s` counts down seconds."""
 
     phase: str
     detail: str = ""

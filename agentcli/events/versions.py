@@ -20,8 +20,7 @@ EVENT_VERSION = FIRST_VERSION + len(UPGRADES)
 
 
 def version_of(record: Mapping[str, Any]) -> int:
-    """Return the version of a stored event. Raises ValueError if the field holds no valid
-    version."""
+    """Return the version of a stored event. Raises ValueError if there is no valid one."""
     version = record.get("schema_version", FIRST_VERSION)
     if type(version) is not int or version < FIRST_VERSION:
         raise ValueError(f"not an event: schema_version is {version!r}")

@@ -18,8 +18,7 @@ from agentcli.settings import MemorySettings
 
 _SAMPLE_TOKENS = 1_000
 _COST_AWARE = "default"
-"""The condenser that weighs costs to choose how much to leave; the others come down to
-low_water."""
+"""The condenser whose target depends on costs; the others come down to low_water."""
 
 
 class PriceList(Protocol):

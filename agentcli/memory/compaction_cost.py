@@ -95,7 +95,7 @@ def decide(outlook: Outlook, prices: Prices | None) -> Decision:
 
 
 def target_tokens(staying: int, growth: float, most: int) -> int:
-    """Return the size to come down to: what must stay plus about the newest steps, at most
+    """Return the size to come down to: what must stay and about the newest steps, at most
     `most`."""
     return min(most, int(staying + STEPS_IN_SIGHT * max(growth, 0.0)))
 

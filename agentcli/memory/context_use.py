@@ -79,8 +79,7 @@ class Share:
 
 @dataclass(frozen=True)
 class ContextUse:
-    """Tokens by kind, estimated from the provider's last count. `reserve` is kept free for the
-    reply."""
+    """Tokens by kind, estimated from the provider's last count. `reserve` is for the reply."""
 
     window: int
     reserve: int
@@ -169,8 +168,7 @@ def _observed(event: Observation, tool: str | None, provider: str) -> Iterator[P
 
 
 def _recalled(event: RecallObservation, size: Size) -> Iterator[Piece]:
-    """Split an event by what was recalled, and share out its bytes in proportion to the
-    characters."""
+    """Split an event by what was recalled, and its bytes in proportion to the characters."""
     told = event.result.get("pieces")
     recalled: list[dict[str, Any]] = [p for p in told or () if isinstance(p, dict)]
     told_chars = (piece.get("chars") for piece in recalled)

@@ -19,8 +19,7 @@ _PRE_SIZE_MARKERS = frozenset({0xC4, 0xC8, 0xCC})
 
 
 def image_tokens(url: str, provider: str = "") -> int:
-    """Return the tokens that the image in a data URL takes at `provider`; a guess for other
-    URLs."""
+    """Return the tokens of the image in a data URL at `provider`; a guess for other URLs."""
     size = _size(url)
     if size is None:
         return UNKNOWN_IMAGE_TOKENS

@@ -1,5 +1,4 @@
-"""Whether each request begins with the one before it, so that the provider's prompt cache
-applies."""
+"""Whether each request begins with the one before, so that the provider's prompt cache applies."""
 
 from __future__ import annotations
 

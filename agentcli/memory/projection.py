@@ -213,8 +213,7 @@ def masked_event(event: Event) -> Event:
 
 
 def _short_arguments(raw: str, event_id: int) -> str:
-    """Return JSON arguments with a note in place of each long text; unchanged if they are not
-    JSON."""
+    """Return JSON arguments with a note in place of each long text; anything else unchanged."""
     try:
         arguments = json.loads(raw)
     except (ValueError, RecursionError):

@@ -21,8 +21,7 @@ MAX_SUMMARY_CHARS = 24_000
 MAX_OUTPUT_TOKENS = 8_192
 _CHARS_PER_TOKEN = 3
 _PROMPT_SHARE = 0.6
-"""Share of the asked model's window that events may fill; the rest is for instructions and the
-answer."""
+"""Share of the asked model's window for events; the rest is for instructions and the answer."""
 _SHARES = (1.0, 0.3, 0.1, 0.03)
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -89,8 +88,7 @@ class Conversation:
 
 
 Write = Callable[[Conversation, Sequence[Event]], str]
-"""Has the model write the body of a summary of these events. Raises LLMError, UnusableReply and
-Postponed."""
+"""Has the model summarise these events. Raises LLMError, UnusableReply and Postponed."""
 
 
 @dataclass(frozen=True)

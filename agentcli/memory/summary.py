@@ -1,5 +1,4 @@
-"""The text that stands for forgotten work: its headings, its frame, and a version made without a
-model."""
+"""The text that stands for forgotten work: headings, frame, and a version without a model."""
 
 from __future__ import annotations
 
@@ -84,8 +83,7 @@ def notice(view: View, first: int, last: int) -> str:
 
 
 def with_known_ids(text: str, known: Container[int]) -> str:
-    """Return `text` without references to events that are not `known`; the others in a list
-    stay."""
+    """Return `text` without references to events not `known`; the others in a list stay."""
 
     def checked(match: re.Match[str]) -> str:
         parts = [part.strip() for part in match[1].split(",")]
@@ -112,8 +110,7 @@ def sections(body: str) -> dict[str, list[str]]:
 
 
 def put_together(parts: Mapping[str, Iterable[str]]) -> str:
-    """Return the text of `parts` under their headings: the fixed headings first, empty ones left
-    out."""
+    """Return `parts` as text under their headings: the fixed ones first, empty ones left out."""
     order = [*HEADINGS, *(heading for heading in parts if heading not in HEADINGS)]
     filled = [(heading, list(parts.get(heading, ()))) for heading in order]
     return "\n\n".join(f"## {h}\n" + "\n".join(lines) for h, lines in filled if lines)
@@ -222,8 +219,7 @@ def _open_tasks(view: View) -> str:
 
 
 def _of_an_ended_turn(view: View) -> bool:
-    """Whether the task list is from an earlier turn, which was answered before the user spoke
-    again."""
+    """Whether the task list is from an earlier turn, answered before the user spoke again."""
     if view.todo is None:
         return False
     before = [message.id for message in view.said_by_user if message.id < view.todo.id]

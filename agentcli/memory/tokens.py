@@ -44,8 +44,7 @@ def tools_size(tools: tuple[ToolSchema, ...]) -> Size:
 
 
 class TokenEstimator:
-    """Turns sizes into tokens by the ratio last reported, kept between two and eight bytes per
-    token."""
+    """Turns sizes into tokens by the ratio last reported, from two to eight bytes per token."""
 
     def __init__(self) -> None:
         self.bytes_per_token = BYTES_PER_TOKEN

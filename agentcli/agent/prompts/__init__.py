@@ -64,8 +64,7 @@ class PromptManager:
         self._cache = cache
 
     def system_text(self, facts: PromptFacts) -> str:
-        """Return the system text. Raises ConfigError if the user's template can't be read or
-        rendered."""
+        """Return the text. Raises ConfigError if the user's template can't be read or rendered."""
         source = self._source()
         key = sha256(f"{source}\0{facts!r}".encode(errors="replace")).hexdigest()[:32]
         kept = self._cache / f"{key}.txt" if self._cache is not None else None
@@ -115,8 +114,7 @@ def _compiled(source: str) -> Template:
 
 
 def _verified(kept: str) -> str:
-    """Return the text of a cached file. Raises ValueError if the file was not written
-    completely."""
+    """Return the text of a cached file. Raises ValueError if it was not written completely."""
     digest, _, text = kept.partition("\n")
     if digest != sha256(text.encode()).hexdigest():
         raise ValueError("damaged")
