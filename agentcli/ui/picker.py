@@ -1,7 +1,7 @@
-"""Choosing one of several, such as sessions or messages: a list over the whole screen that is
-filtered by typing, what was last said of the marked one, and a line for the next message.
+"""Choose one of several items, such as sessions or messages, on a full screen: a list that typing
+filters, a preview of the marked item, and a line for the next message.
 
-Everything is on stderr and stdin; what was there before is there again when the choice is made.
+It uses stderr and stdin only, and restores the screen once the choice is made.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ _MOST_MESSAGE_ROWS = 6
 _MOST_PREVIEW_ROWS = 10
 _FEWEST_ROWS_FOR_PREVIEW = 14
 _ESCAPE_S = 0.05
-"""Esc is also how other keys begin; what follows it comes at once."""
+"""How long to wait after Esc: sequences of other keys begin with it too, and arrive at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """`text` is asked; `alone` says what Enter does without a next message, such as "resumes it",
-    and `sending` what it does with one. Where `sending` is empty, none is asked for."""
+    """What the picker asks. `alone` says what Enter does without a next message, such as "resumes
+    it", and `sending` what it does with one. If `sending` is empty, no message is asked for."""
 
     text: str
     alone: str
@@ -61,8 +61,8 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Picked(Generic[ValueT]):
-    """What was chosen, and what is to be done next if the person said so; the draft of that where
-    they were not asked."""
+    """The choice, and the user's next message if they typed one. If none was asked for, it is the
+    choice's draft."""
 
     value: ValueT
     message: str = ""
@@ -73,10 +73,10 @@ def pick(
     choices: Sequence[Choice[ValueT]],
     preview: Callable[[ValueT], Preview] = lambda value: Preview(""),
 ) -> Picked[ValueT] | None:
-    """Let the person at the terminal choose; None when they don't. `preview` is asked for a choice
-    when it is marked first. For the main thread, with nobody else reading the terminal.
+    """Let the user at the terminal choose; None if they don't. `preview` is called when a choice is
+    first marked. For the main thread, with nobody else reading the terminal.
 
-    Raises TurnInterrupted on ^C, OSError when the terminal is gone.
+    Raises TurnInterrupted on ^C, OSError if the terminal is gone.
     """
     screen = Screen(sys.stderr, live=False)
     if not screen.rich:
@@ -95,7 +95,8 @@ def _pick_by_number(
     typed: TextIO,
     columns: int,
 ) -> Picked[ValueT] | None:
-    """For terminals that can't be drawn on; an empty line chooses nothing."""
+    """Let the user choose by number, on a terminal that can't be drawn on; an empty line chooses
+    nothing."""
     shown = choices[:_NUMBERED_ROWS]
     for number, choice in enumerate(shown, 1):
         print(f"{number:>3} {plain(row(choice, columns - 5))}", file=out)
@@ -119,7 +120,8 @@ def _asked(text: str, out: TextIO, typed: TextIO) -> str:
 
 
 class _Picker(Generic[ValueT]):
-    """First the list has the keys, then, when one is chosen, the line for the next message."""
+    """The full-screen picker. Keys go to the list first, and to the line for the next message once
+    an item is chosen."""
 
     def __init__(
         self,
@@ -132,7 +134,7 @@ class _Picker(Generic[ValueT]):
         self._selection = Selection(choices)
         self._preview = preview
         self._previews: dict[int, Preview] = {}
-        """By the identity of the choice, so that each is made once."""
+        """Previews by the choice's id(), so that each is made only once."""
         self._colors = screen.colors
         self._output = _output()
         self._query = Buffer(
@@ -194,7 +196,7 @@ class _Picker(Generic[ValueT]):
         return Window(self._text(lambda width: [[Span("─" * width, "dim")]]), height=1)
 
     def _text(self, lines: Callable[[int], Sequence[Line]]) -> FormattedTextControl:
-        """Of what `lines` gives for a width."""
+        """Return a control that shows what `lines` returns for the present width."""
 
         def painted() -> ANSI:
             shown = lines(self._output.get_size().columns - 1)
@@ -291,7 +293,8 @@ class _Picker(Generic[ValueT]):
 
 
 def _output() -> Output:
-    """stderr, without asking the terminal where its cursor is: some never answer."""
+    """Return an output on stderr that does not ask for the cursor's position: some terminals never
+    answer."""
 
     def size() -> Size:
         columns, rows = terminal_size(sys.stderr)

@@ -1,4 +1,4 @@
-"""Terminals on which nothing is redrawn."""
+"""Plain terminals, on which nothing is redrawn."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ _TERMS = ("", "dumb", "unknown")
 
 
 def is_plain(environ: Mapping[str, str]) -> bool:
-    """Whether the terminal can't be drawn on, or is not to be (`make_plain`)."""
+    """Return whether the terminal can't be drawn on, or must not be (`make_plain`)."""
     return environ.get("TERM", "") in _TERMS
 
 
 def make_plain() -> None:
-    """From now on nothing is redrawn, here and by programs that this process starts."""
+    """Stop redrawing from now on, in this process and in programs that it starts."""
     os.environ["TERM"] = "dumb"

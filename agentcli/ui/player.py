@@ -1,4 +1,4 @@
-"""A session shown again as it went, by what shows sessions while they go on."""
+"""Replay a recorded session with the renderer that shows running sessions."""
 
 from __future__ import annotations
 
@@ -14,21 +14,22 @@ from agentcli.events.progress import Notice, Status
 from agentcli.ui.terminal import TerminalRenderer
 
 _LONGEST_WAIT_S = 3.0
-"""Between two events at speed 1: a person who thought, or slept, is not waited for."""
+"""Longest wait between two events at speed 1, so that the user's own pauses are not replayed."""
 _TICK_S = 0.1
 
 
 @dataclass(frozen=True)
 class Pace:
-    """`speed`: how many times as fast as it was; 0: at once. `wait_for_key` is called before each
-    step with a line that says which, and answers whether to go on; None: it is not asked."""
+    """How fast to replay. `speed` is a multiple of the original speed, or 0 for no waits.
+    `wait_for_key`, if not None, is called before each step with a line that names it, and returns
+    whether to go on."""
 
     speed: float = 0.0
     wait_for_key: Callable[[str], bool] | None = None
 
 
 def play(events: Iterable[Event], first: int, last: int | None, stream: TextIO, pace: Pace) -> None:
-    """Show the events `first` to `last` on `stream`. What came before is known, and not shown."""
+    """Show the events `first` to `last` on `stream`. Earlier ones are read but not shown."""
     renderer = TerminalRenderer(stream, show_text=True, echoes=True)
     before: Event | None = None
     for event in events:
@@ -52,7 +53,8 @@ def play(events: Iterable[Event], first: int, last: int | None, stream: TextIO, 
 
 
 def _begins_step(event: Event, before: Event | None) -> bool:
-    """A reply of the model or a message of the person, after what came of the last one."""
+    """Return whether a reply of the model or a message of the user begins here, after the first
+    event shown."""
     if isinstance(event, MessageAction) and event.source is Source.USER:
         return before is not None
     begins = event.reply is not None and event.reply.index == 0
@@ -60,7 +62,7 @@ def _begins_step(event: Event, before: Event | None) -> bool:
 
 
 def _meanwhile(before: Event) -> Iterator[Status | Notice]:
-    """What went on after `before`, as far as it can be told."""
+    """Yield what went on after `before`, as far as the log tells."""
     if isinstance(before, Action) and before.runnable:
         yield Status("running", before.message)
     elif isinstance(before, Observation | MessageAction):

@@ -1,4 +1,4 @@
-"""Questions to the person at the terminal, one line each; what is secret is not echoed."""
+"""Ask the user at the terminal questions with one-line answers; secrets are not echoed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _TTY = "/dev/tty"
 
 
 def is_there() -> bool:
-    """Whether there is a person to ask: stderr is a terminal, and the controlling one opens."""
+    """Return whether there is a user to ask: stderr is a terminal and the controlling one opens."""
     try:
         Questions().close()
     except OSError:
@@ -24,8 +24,8 @@ def is_there() -> bool:
 
 
 class Questions:
-    """Talks to the controlling terminal itself, wherever stdin and stdout go. Raises OSError when
-    there is none. An interrupt passes through."""
+    """Asks on the controlling terminal, wherever stdin and stdout go. Raises OSError if there is
+    none. An interrupt passes through."""
 
     def __init__(self) -> None:
         self._fd = os.open(_TTY, os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
@@ -40,12 +40,13 @@ class Questions:
         os.close(self._fd)
 
     def tell(self, text: str = "", column: int | None = None) -> None:
-        """Rows that are too long go on at `column`, or as far in as they begin."""
+        """Print `text`. Rows that are too long continue at `column`, by default at their own
+        indentation."""
         for row in printable(text).split("\n"):
             self._write(f"{self._wrapped(row, column)}\n")
 
     def ask(self, question: str) -> str | None:
-        """The answer without the blanks around it; None at the end of input."""
+        """Return the answer without surrounding blanks; None at the end of input."""
         with self._lines(echo=True):
             return self._answer(question)
 
@@ -56,7 +57,7 @@ class Questions:
         return answer
 
     def agrees(self, question: str, *, by_default: bool = True) -> bool:
-        """Whether the answer is yes; Enter alone means `by_default`."""
+        """Return whether the answer is yes; Enter alone means `by_default`."""
         answer = self.ask(f"{question} [{'Y/n' if by_default else 'y/N'}] ")
         if answer == "":
             return by_default
@@ -97,8 +98,8 @@ class Questions:
 
     @contextmanager
     def _lines(self, *, echo: bool) -> Iterator[None]:
-        """Whole lines, whatever a program before has left; what was typed before the question
-        can't have been meant as its answer."""
+        """Make the terminal read whole lines, whatever mode an earlier program left it in. Input
+        typed before the question is dropped, as it can't be meant as its answer."""
         before = termios.tcgetattr(self._fd)
         mode = termios.tcgetattr(self._fd)
         mode[0] |= termios.ICRNL

@@ -1,4 +1,4 @@
-"""The model's words while they arrive."""
+"""Show the model's words while they arrive."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _LIVE_REASONING_ROWS = 3
 
 
 class StreamedReply:
-    """Text and reasoning of one reply: what is complete goes to the screen, the rest is live."""
+    """Text and reasoning of one reply: finished parts go to the screen, the rest is live."""
 
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
@@ -33,19 +33,19 @@ class StreamedReply:
         self._put_reasoning(complete)
 
     def pause(self) -> None:
-        """Something else of the same reply comes: what was live stays."""
+        """Keep what is live, as something else of the same reply comes next."""
         self._end_reasoning()
         self._take_in()
         for block in self._blocks.finish():
             self._put_block(block)
 
     def end(self) -> None:
-        """Nothing more comes: what was live stays."""
+        """Keep what is live, as nothing more comes."""
         self.pause()
         self.begun = self._kept = False
 
     def abandon(self) -> bool:
-        """What was live is void and goes. Returns whether text stays that is void too."""
+        """Drop what is live, as the reply is void. Return whether void text stays on the screen."""
         kept = self._kept
         self._blocks = BlockSplitter()
         self._fresh = self._reasoning = ""
@@ -53,7 +53,7 @@ class StreamedReply:
         return kept
 
     def show(self, text: str, reasoning: str = "") -> None:
-        """A reply that is there as a whole."""
+        """Show a reply that has arrived as a whole."""
         self._put_reasoning(reasoning.strip().split("\n"))
         if not self._screen.rich:
             lines = printable(text.strip("\n")).split("\n") if text.strip() else []
@@ -63,7 +63,7 @@ class StreamedReply:
         self.end()
 
     def rows(self) -> list[str]:
-        """The part that is not complete; what is goes to the screen."""
+        """Send finished parts to the screen, and return the rows of the unfinished one."""
         self._take_in()
         screen = self._screen
         block = self._blocks.open
@@ -77,7 +77,7 @@ class StreamedReply:
         return ["", *rows] if screen.gap("thought") else rows
 
     def _take_in(self) -> None:
-        """What came since the last time, at once: each block that is open costs its rendering."""
+        """Take in all text since the last time at once, as each open block costs a rendering."""
         fresh, self._fresh = self._fresh, ""
         for block in self._blocks.feed(fresh):
             self._put_block(block)
@@ -101,7 +101,7 @@ class StreamedReply:
 
 
 def _wrapped(text: str, width: int) -> list[Line]:
-    """The last rows of `text`, broken anywhere: they are replaced in a moment."""
+    """Return the last rows of `text`, broken anywhere, as they are replaced in a moment."""
     text = printable(text, multiline=False)[-width * _LIVE_REASONING_ROWS :]
     step = width if cells(text) == len(text) else width // 2
     parts = [text[start : start + step] for start in range(0, len(text), step)]

@@ -1,4 +1,4 @@
-"""What a person is told when a session goes on: how it ended, what was last, what waits."""
+"""Sum up a session before it is resumed: how it ended, what was done last, what waits."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _MOST_WORDS = 5
 _FEWEST_WORDS = 2
 _MOST_ROWS = 14
 _TASKS_AMONG = 1_000
-"""So many events back a task list still says where things stand."""
+"""How many events back a task list still counts as current."""
 _LONGEST_REASON = 200
 _WORDS_KEPT = 4_000
 _NOT_STARTED = "Not started"
@@ -55,7 +55,7 @@ _WORDS = {
 
 
 class SessionFacts(Protocol):
-    """What is used of a session's state."""
+    """The part of a session's state that is used here."""
 
     @property
     def session_id(self) -> str: ...
@@ -75,9 +75,9 @@ class SessionFacts(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ResumeSummary:
-    """`ended` is in words, `when` None for a session that was never worked on; `reason` says more
-    of it in a phrase. `calls` are the last ones with what came of them, oldest first. `queued` are
-    messages that the agent has not seen."""
+    """The summary of a session. `ended` says in words how it ended, and `reason` adds a phrase;
+    `when` is None if nobody ever worked on it. `calls` are the last calls with their results,
+    oldest first. `queued` are messages that the agent has not seen."""
 
     state: SessionFacts
     ended: str
@@ -95,7 +95,7 @@ class ResumeSummary:
 
 
 def how_it_ended(agent_state: str, exit_code: int | None) -> str:
-    """The state of a session that nobody works on, in words."""
+    """Return in words how a session ended that nobody is working on."""
     if agent_state == "finished" and exit_code:
         return "failed"
     if agent_state == "paused" and exit_code == _LIMIT_EXIT_CODE:
@@ -106,8 +106,8 @@ def how_it_ended(agent_state: str, exit_code: int | None) -> str:
 def summarise(
     events: Sequence[Event], state: SessionFacts, waiting: Sequence[str] = ()
 ) -> ResumeSummary:
-    """What a person wants to know before a session goes on, from its log and its state; `waiting`
-    are messages in its inbox."""
+    """Sum up a session for the user before it is resumed, from its log and its state; `waiting` are
+    messages in its inbox."""
     turn = _newest_turn(events)
     messages = [event for event in turn if _is_users(event)]
     unanswered = [event for event in _since_reply(turn) if _is_users(event)]
@@ -131,7 +131,7 @@ def summarise(
 
 
 def one_line(summary: ResumeSummary) -> str:
-    """For a log file."""
+    """Return the summary in one line, for a log file."""
     state = summary.state
     facts = ", ".join([summary.ended, count(state.iteration, "step"), money(state.cost_usd)])
     task = _one_row(summary.said or summary.label)
@@ -141,7 +141,8 @@ def one_line(summary: ResumeSummary) -> str:
 def show_summary(
     summary: ResumeSummary, stream: TextIO, now: datetime, region: Region | None = None
 ) -> None:
-    """At most 15 rows on a terminal of 80 columns; above what `region` shows, if there is one."""
+    """Show the summary, above `region` if there is one. On a terminal of 80 columns it takes at
+    most 15 rows."""
     screen = Screen(stream, live=False, region=region)
     heading = _heading(summary, now)
     said = _said(summary.said, screen.width)
@@ -161,7 +162,7 @@ def show_summary(
 
 
 def _in_force(events: Sequence[Event]) -> Iterator[Event]:
-    """Newest first, without what was rewound and without replies that don't count."""
+    """Yield events newest first, without rewound ones and discarded replies."""
     discarded: set[str] = set()
     for event in newest_first(events):
         if isinstance(event, ReplyDiscardedObservation):
@@ -171,7 +172,7 @@ def _in_force(events: Sequence[Event]) -> Iterator[Event]:
 
 
 def _newest_turn(events: Sequence[Event]) -> list[Event]:
-    """Newest first, back to the message that began it."""
+    """Return the events of the newest turn, newest first, back to the message that began it."""
     turn: list[Event] = []
     heard = False
     for event in _in_force(events):
@@ -199,7 +200,7 @@ def _words(event: Event) -> str:
 
 
 def _calls(turn: Sequence[Event]) -> list[tuple[Action, Observation | None]]:
-    """Newest first, each with what came of it."""
+    """Return the calls, newest first, each with its result."""
     answers: dict[int | None, Observation] = {}
     calls: list[tuple[Action, Observation | None]] = []
     for event in turn:
@@ -219,7 +220,7 @@ def _tasks(events: Sequence[Event]) -> tuple[dict[str, str], ...]:
 def _ending(
     events: Sequence[Event], turn: Sequence[Event], state: SessionFacts
 ) -> tuple[str, datetime | None, str]:
-    """How, when and why the last process left the session."""
+    """Return how, when and why the last process left the session."""
     ended = how_it_ended(state.agent_state, state.exit_code)
     newest = iter(reversed(events))
     change = next((e for e in newest if isinstance(e, AgentStateChangedObservation)), None)
@@ -228,7 +229,7 @@ def _ending(
     if ended != "interrupted":
         return ended, change.timestamp, _one_row(change.content)
     if change.reason == "killed":
-        # The next process wrote what accounts for the kill; the time is that of what came before.
+        # The next process recorded the kill, so the time is that of the event before its record.
         before = (e for e in newest if not _is_account_of_kill(e))
         last = next(before, change)
     else:
@@ -243,7 +244,7 @@ def _is_account_of_kill(event: Event) -> bool:
 
 
 def _interrupted_in(turn: Sequence[Event]) -> str:
-    """The call that was being carried out, or was asked about, when the newest reply stopped."""
+    """Return the call that was running, or was asked about, when the newest reply stopped."""
     newest = next((event.reply.id for event in turn if event.reply is not None), None)
     calls = [(a, o) for a, o in reversed(_calls(turn)) if a.reply and a.reply.id == newest]
     action = next((action for action, result in calls if _is_cut_short(result)), None)
@@ -305,7 +306,7 @@ def _said(text: str, width: int) -> list[Line]:
 
 
 def _first_rows(text: str, most: int, screen: Screen) -> list[str]:
-    """The beginning of the agent's words as they looked, and how much more there was."""
+    """Return the first rows of the agent's words as they looked, and how many more there are."""
     rows: list[str] = []
     if screen.rich:
         blocks = BlockSplitter()
@@ -321,7 +322,7 @@ def _first_rows(text: str, most: int, screen: Screen) -> list[str]:
 
 
 def _call(action: Action, result: Observation | None, width: int) -> Line:
-    """One row, in which the text of the call gives way to its result."""
+    """Return one row, in which the call's text is cut to make room for its result."""
     came = outcome(result) if result else Outcome()
     status = [Span(_how_cut(result), "yellow")] if _is_cut_short(result) else came.status
     icon = Span("✗", "red") if came.failed else Span("•", "dim" if result is None else "green")
@@ -340,5 +341,5 @@ def _queued(messages: Sequence[str]) -> list[Line]:
 
 
 def _one_row(text: str) -> str:
-    """The first line that says something, with nothing in it that a terminal acts on."""
+    """Return the first line that is not empty, with nothing in it that a terminal acts on."""
     return printable(text.strip().split("\n", 1)[0], multiline=False)[:_LONGEST_REASON]

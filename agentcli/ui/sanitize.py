@@ -1,4 +1,5 @@
-"""The one gate between a terminal and text that others wrote: models, tools, files, errors."""
+"""Make untrusted text safe for terminals: everything from models, tools, files and errors goes
+through here."""
 
 from __future__ import annotations
 
@@ -7,33 +8,33 @@ import sys
 from typing import TextIO
 
 _UNSAFE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
-"""Everything a terminal could act on, that shows what follows in another order than it has, or
-that can't be encoded."""
+"""Characters that a terminal could act on, that change the visible order of the text after them,
+or that can't be encoded."""
 
 _COLOUR_OR_CURSOR = re.compile(r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]")
 _TERMINAL_STRING = re.compile(
     r"(?:\x1b[\]P_^X]|[\x9d\x90\x9f\x9e\x98])[^\x07\x1b\x80-\x9f\n]{0,4096}(?:\x07|\x1b\\|\x9c)"
 )
-"""OSC, DCS, APC, PM, SOS. One that does not end on its line is no sequence: its text is shown."""
+"""OSC, DCS, APC, PM and SOS sequences. One that does not end on its line is shown as text."""
 
 _UNSEEN_LETTERS = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
 )
-"""Characters that count as printable and yet show nothing."""
+"""Characters that count as printable but are invisible."""
 
 
 def say(text: str, to: TextIO | None = None) -> None:
-    """Print text that others had a part in, by default on stdout: for people and pipes alike."""
+    """Print text that may have untrusted parts, by default on stdout, for people and for pipes."""
     print(printable(text), file=to or sys.stdout, flush=True)
 
 
 def printable(text: str, *, multiline: bool = True, strict: bool = False) -> str:
-    """`text` with nothing in it that a terminal acts on; only newlines and tabs stay.
+    """Return `text` with nothing in it that a terminal acts on, except newlines and tabs.
 
-    Complete escape sequences vanish, as they would on a terminal; any other control character and
-    those that reverse the order of text are shown (`␛`, `␈`, `<U+202E>`). With `strict`, for text
-    that a person decides on, nothing vanishes: sequences, bidirectional controls, zero-width and
-    unusual blank characters all become visible.
+    Complete escape sequences are removed, as a terminal would not show them either; other control
+    characters, and those that reverse the order of text, become visible (`␛`, `␈`, `<U+202E>`).
+    With `strict`, for text that the user has to decide on, nothing is removed: sequences,
+    bidirectional controls, zero-width and unusual blank characters all become visible.
     Without `multiline` the result has no newlines and tabs either.
     """
     if not text.isprintable():
@@ -60,7 +61,7 @@ def _picture(match: re.Match[str]) -> str:
 
 
 def codepoint(match: re.Match[str]) -> str:
-    """A character by its number, such as `<U+202E>`."""
+    """Return a character's code point, such as `<U+202E>`."""
     return f"<U+{ord(match.group()):04X}>"
 
 
@@ -69,7 +70,7 @@ def _visible(char: str) -> str:
 
 
 def settle(text: str) -> str:
-    """Each line as a terminal would leave it after the carriage returns of a progress bar."""
+    """Return each line as a terminal would show it after the carriage returns of a progress bar."""
     if "\r" not in text:
         return text
     lines = (line.rstrip("\r").rsplit("\r", 1)[-1] for line in text.split("\n"))

@@ -1,4 +1,4 @@
-"""Where lines go: spacing, colours, encoding, and the live region if there is one."""
+"""Write lines to a stream: spacing, colours, encoding, and the live region if there is one."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _UNCLIPPED_WIDTH = 200
 
 
 class Region(Protocol):
-    """The rows below what stays; LiveRegion, or the ones over a prompt. Of what is drawn it shows
-    the last `most_rows`."""
+    """The live rows below the permanent output: a LiveRegion, or the rows above a prompt. It shows
+    the last `most_rows` of what is drawn."""
 
     most_rows: int
 
@@ -30,10 +30,11 @@ class Region(Protocol):
 
 
 class Screen:
-    """`rich` says that the stream is a terminal that can be drawn on; `live` that it may change.
-    With `colors` the stream is for what shows it on a terminal, such as a pager.
+    """The output of a session's renderer. `rich` means that the stream is a terminal that can be
+    drawn on, `live` that rows on it may be redrawn. With `colors` the stream is for a program that
+    shows it on a terminal, such as a pager.
 
-    Lines given to `put` wait for `flush`, which shows them over the live rows in one write.
+    Lines given to `put` wait for `flush`, which shows them above the live rows in one write.
     """
 
     def __init__(
@@ -60,36 +61,36 @@ class Screen:
 
     @property
     def width(self) -> int:
-        """Columns that a line may take."""
+        """The most columns of a line."""
         return self._region.size()[0] - 1 if self.rich else _UNCLIPPED_WIDTH
 
     @property
     def live_rows(self) -> int:
-        """The most rows that can change."""
+        """The most rows that can be live."""
         return self._region.most_rows
 
     def gap(self, kind: Kind) -> bool:
-        """Whether an empty line belongs between what was put last and something of `kind`."""
+        """Return whether an empty line belongs between the last lines put and lines of `kind`."""
         if not self._last or (kind == self._last and kind != "text"):
             return False
         return kind in _SET_APART or self._last in _SET_APART
 
     def put(self, kind: Kind, lines: Sequence[Line], *, whole: bool = True) -> None:
-        """Lines that stay. Without `whole` they are cut to the width, else the terminal wraps."""
+        """Add lines that stay. With `whole` the terminal wraps long ones, else they are cut."""
         if not whole and self.rich:
             width = self.width
             lines = [clip(line, width) for line in lines]
         self.put_rows(kind, [paint(line, self.colors) for line in lines])
 
     def put_words(self, kind: Kind, lines: Sequence[Line]) -> None:
-        """Lines of prose that stay, broken at words."""
+        """Add lines of prose that stay, broken between words."""
         if self.rich:
             width = self.width
             lines = [row for line in lines for row in wrap(line, width)]
         self.put(kind, lines)
 
     def put_rows(self, kind: Kind, rows: Sequence[str], *, joined: bool = False) -> None:
-        """Rows that stay and are painted already; `joined` ones go on with those put last."""
+        """Add rows that stay and are painted already; `joined` ones continue the last rows put."""
         if not rows:
             return
         if self.gap(kind) and not (joined and kind == self._last):
@@ -98,11 +99,11 @@ class Screen:
         self._last = kind
 
     def row(self, line: Line) -> str:
-        """A line for the live region."""
+        """Return a line for the live region."""
         return paint(clip(line, self.width), self.colors)
 
     def flush(self, live_rows: Sequence[str] = ()) -> None:
-        """Write what waits, and show `live_rows` below it in place of the ones before."""
+        """Write the waiting lines, and show `live_rows` below them in place of the old ones."""
         above = "".join(f"{row}\n" for row in self._above)
         self._above.clear()
         if self._ascii:
@@ -115,12 +116,12 @@ class Screen:
             self._stream.flush()
 
     def suspend(self) -> None:
-        """For a signal handler: the program is about to stop."""
+        """Clear the live rows, as the program is about to stop; for signal handlers."""
         if isinstance(self._region, LiveRegion):
             self._region.suspend()
 
     def resume(self) -> None:
-        """The program goes on after it had stopped."""
+        """Continue after the program was stopped."""
         if isinstance(self._region, LiveRegion):
             self._region.resume()
 

@@ -1,4 +1,4 @@
-"""The lines of stream-json as types. Only their JSON Schema and tests need them."""
+"""Types for the lines of stream-json, used only for their JSON Schema and in tests."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ class ToolUseLine(_Base):
 
 
 class ToolResultLine(_Base):
-    """`cause` is the event_id of the tool_use; `data` holds what `kind` has: exit code, diff, …
-    `tool_call_id` is null where an earlier process told of the call."""
+    """The result of a call. `cause` is the event_id of the tool_use; `data` depends on `kind`: exit
+    code, diff, … `tool_call_id` is null if an earlier process reported the call."""
 
     type: Literal["tool_result"]
     event_id: int
@@ -73,8 +73,8 @@ class StateLine(_Base):
 
 
 class NoticeLine(_Base):
-    """Anything else: decision, retry, condensation, what is looked up unasked, …; `event_id` is
-    null for passing notices."""
+    """Anything else: decision, retry, condensation, automatic recall, …; `event_id` is null for
+    notices that are not recorded."""
 
     type: Literal["notice"]
     event_id: int | None
@@ -97,8 +97,8 @@ class ErrorData(_Strict):
 
 
 class TestRunData(_Strict):
-    """A command that looks like tests, or the check that was asked for; `session_id`: of the child
-    that ran it, else empty."""
+    """A command that looks like tests, or the check that was asked for. `session_id` is the child
+    that ran it, or empty."""
 
     event_id: int
     command: str
@@ -124,8 +124,8 @@ class EvidenceData(_Strict):
 
 
 class CheckData(_Strict):
-    """`exit_code` is null where it was stopped at its time limit; `tail` is the end of what it
-    printed."""
+    """The result of a check. `exit_code` is null if the check was stopped at its time limit; `tail`
+    is the end of its output."""
 
     command: str
     exit_code: int | None
@@ -135,8 +135,8 @@ class CheckData(_Strict):
 
 
 class TryData(_Strict):
-    """One of several tries at a task; `check` is null where it was not run. `chosen`: its changes
-    are in the workspace now."""
+    """One of several tries at a task. `check` is null if it was not run; `chosen` means that this
+    try's changes are in the workspace now."""
 
     number: int
     session_id: str
@@ -155,7 +155,7 @@ class TryData(_Strict):
 
 
 class ResultLine(_Base):
-    """Always the last line; `cost_usd` is null when a price is not known."""
+    """Always the last line; `cost_usd` is null if a price is not known."""
 
     type: Literal["result"]
     status: str
@@ -182,7 +182,7 @@ Line = Annotated[
 
 
 def stream_schema() -> dict[str, Any]:
-    """The JSON Schema of one line."""
+    """Return the JSON Schema of one line."""
     schema: dict[str, Any] = TypeAdapter(Line).json_schema()
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
     schema["title"] = "A line of agent's stream-json output"

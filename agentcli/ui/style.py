@@ -34,7 +34,7 @@ _WORD = re.compile(r" +|[^ ]+ *")
 
 
 class Span(NamedTuple):
-    """`link` is where the text leads on terminals that have links, as `ui.links` makes it."""
+    """Text in one style. `link` is its target on terminals with links, as made by `ui.links`."""
 
     text: str
     style: Style = ""
@@ -49,7 +49,7 @@ def plain(line: Line) -> str:
 
 
 def paint(line: Line, colors: Colors) -> str:
-    """The line with the escape codes of its styles; its text has to be printable already."""
+    """Return the line with escape codes for its styles; its text must be printable already."""
     if colors == "none":
         return plain(line)
     codes = _CODES if colors == "full" else _MONO_CODES
@@ -62,7 +62,7 @@ def paint(line: Line, colors: Colors) -> str:
 
 
 def cells(text: str) -> int:
-    """Columns that `text`, styled or not, takes on a terminal; in doubt (joined emoji) the most."""
+    """Return how many columns `text`, painted or not, takes; in doubt (joined emoji) the most."""
     text = bare(text)
     return len(text) if text.isascii() else sum(map(_width, text))
 
@@ -77,7 +77,7 @@ def _width(char: str) -> int:
 
 
 def clip(line: Line, width: int) -> Line:
-    """The line cut to `width` columns, with `…` where text is missing."""
+    """Return the line cut to `width` columns, with `…` where text is missing."""
     expanded = [span._replace(text=span.text.expandtabs(4)) for span in line]
     if cells(plain(expanded)) <= width:
         return expanded
@@ -93,8 +93,8 @@ def clip(line: Line, width: int) -> Line:
 
 
 def wrap(line: Line, width: int) -> list[Line]:
-    """The line in rows that are broken at blanks, but for those that begin with one: what is
-    indented is something to copy. A word that is wider than `width` stays whole."""
+    """Break the line into rows between words. Text that begins with a blank is not broken: it is
+    indented, so something to copy. A word wider than `width` stays whole."""
     rows: list[list[Span]] = [[]]
     used = 0
     for span in line:
@@ -114,7 +114,7 @@ def wrap(line: Line, width: int) -> list[Line]:
 
 
 def _joined(words: Iterable[Span]) -> Line:
-    """Spans of the same look as one, without blanks at the end."""
+    """Merge neighbouring spans of the same look, and remove blanks at the end."""
     spans: list[Span] = []
     for word in words:
         if spans and spans[-1][1:] == word[1:]:
@@ -127,12 +127,12 @@ def _joined(words: Iterable[Span]) -> Line:
 
 
 def bare(text: str) -> str:
-    """Painted text without its paint."""
+    """Return painted text without its escape codes."""
     return _PAINT.sub("", text)
 
 
 def fitting(text: str, width: int) -> int:
-    """How many characters from the start of `text` fit `width` columns."""
+    """Return how many characters from the start of `text` fit into `width` columns."""
     if text.isascii():
         return min(len(text), width)
     used = 0

@@ -1,4 +1,4 @@
-"""How a run ended, in numbers, and the line that says it."""
+"""The summary of a run: how it ended, its figures, and the closing line."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from agentcli.messages import Usage
 
 @dataclass(frozen=True, slots=True)
 class RunSummary:
-    """`status` is the state the session is in, `reason` the stable word why; times in seconds.
-    Programs are told the fields in this order.
+    """How a run ended. `status` is the session's state, `reason` a stable word that says why; times
+    are in seconds. Programs get the fields in this order.
 
-    `cost_usd` is None when the price of a model used is not known. `error` and `hint` are for
-    people. `tmp_files` are what was left in the session's own /tmp, which lies in `tmp_folder`.
-    `evidence` is of the whole session, `files_changed` of this run; `evidence_told` is for people.
-    `tries`, where there were several, are what each came to.
+    `cost_usd` is None if the price of a model used is not known. `error`, `hint` and
+    `evidence_told` are for people. `tmp_files` were left in the session's own /tmp, which is kept
+    in `tmp_folder`. `evidence` covers the whole session, `files_changed` only this run. `tries` has
+    the results of several tries, if there were any.
     """
 
     status: str
@@ -41,7 +41,7 @@ class RunSummary:
 
 
 SIGNALLED = {130: "interrupted", 141: "stdout was closed", 143: "terminated"}
-"""Exit codes that say all there is to say of an ending."""
+"""Exit codes that need no further explanation, with their words."""
 
 _MOST_IN_TMP = 5
 _ENDINGS = {
@@ -53,7 +53,7 @@ _ENDINGS = {
 
 
 def closing_facts(summary: RunSummary) -> list[str]:
-    """What `done in 12 s · 8 steps · …` is made of, the resume command not included."""
+    """Return the parts of `done in 12 s · 8 steps · …`, without the resume command."""
     took = duration(summary.duration_s)
     if summary.exit_code == 0:
         facts = [f"done in {took}"]
@@ -77,7 +77,7 @@ def closing_facts(summary: RunSummary) -> list[str]:
 
 
 def left_in_tmp(summary: RunSummary) -> str:
-    """Where to find what was left in the session's own /tmp; "" for nothing."""
+    """Say where to find files left in the session's own /tmp; "" if there are none."""
     if not summary.tmp_files:
         return ""
     shown = ", ".join(summary.tmp_files[:_MOST_IN_TMP])
@@ -107,7 +107,7 @@ def whole_seconds(seconds: int) -> str:
 
 
 def ago(seconds: float) -> str:
-    """An age in words, in its largest unit."""
+    """Return an age in words, in its largest unit."""
     if seconds < 60:
         return "just now"
     for unit, size in (("week", 604_800), ("day", 86_400)):

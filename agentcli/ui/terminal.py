@@ -1,4 +1,4 @@
-"""A session at a terminal: append-only lines, and one live region for what is going on now."""
+"""Show a session at a terminal: append-only lines, and a live region for what is going on now."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ from agentcli.ui.summary import SIGNALLED, RunSummary, closing_facts, left_in_tm
 from agentcli.ui.tool_calls import ToolCalls
 
 _SILENT_S = 1.0
-"""Waits shorter than this show nothing."""
+"""Waits shorter than this are not shown."""
 _REDRAW_S = 0.06
-"""Pieces of text may come by the hundred a second; the terminal is drawn less often."""
+"""Least time between redraws for text that streams in, a hundred pieces a second perhaps."""
 
 
 class TerminalRenderer:
-    """Shows a session as it happens; a subscriber of it.
+    """A subscriber that shows a session as it happens.
 
-    On a terminal: Markdown, diffs, and a live region that `tick`, called some ten times a second,
-    keeps moving. Elsewhere: a line for each call and one for its result.
-    `show_text` says whether the model's answer belongs here, by default on terminals only; what
-    the model says beside tool calls is always shown. `static` shows a past session, in full.
+    On a terminal it shows Markdown, diffs, and a live region that `tick`, called about ten times a
+    second, keeps moving; elsewhere a line for each call and one for its result.
+    `show_text` says whether to show the model's answer, by default only on terminals; text beside
+    tool calls is always shown. `static` is for a past session, shown in full.
     """
 
     def __init__(
@@ -91,15 +91,16 @@ class TerminalRenderer:
         self._expected: list[Action] = []
 
     def begin_session(self, started: SessionStartedObservation) -> None:
-        """Where the session works, and what its commands may do, is known from now on."""
+        """Take in where the session works and what its commands may do."""
         self._calls.begin_session(started)
 
     def expect(self, calls: Iterable[Action]) -> None:
-        """Calls that an earlier process left waiting: each gets its line when it comes up again."""
+        """Remember calls that an earlier process left open: their lines are shown once one of them
+        is answered."""
         self._expected = list(calls)
 
     def show(self, kind: Kind, lines: Sequence[Line], *, words: bool = False) -> None:
-        """Lines that stay, which no event tells of; `words`: broken between words."""
+        """Show lines that stay and belong to no event; `words` breaks them between words."""
         put = self._screen.put_words if words else self._screen.put
         put(kind, lines)
         self._draw()
@@ -124,7 +125,7 @@ class TerminalRenderer:
             self._draw()
 
     def tick(self) -> None:
-        """Let clocks and spinners move on."""
+        """Move clocks and spinners on."""
         if self._screen.live:
             self._draw()
 
@@ -133,15 +134,16 @@ class TerminalRenderer:
         self._screen.flush()
 
     def suspend(self) -> None:
-        """For a signal handler: the program is about to stop."""
+        """Clear the live rows, as the program is about to stop; for signal handlers."""
         self._screen.suspend()
 
     def resume(self) -> None:
-        """The program goes on after it had stopped."""
+        """Continue after the program was stopped."""
         self._screen.resume()
 
     def close(self) -> None:
-        """Nothing more comes, or not for long: what is live stays in its last form or vanishes."""
+        """End the live display, as nothing more comes, at least for long: live rows become
+        permanent or disappear."""
         self._reply.end()
         self._calls.settle()
         self._starting.clear()
@@ -149,7 +151,7 @@ class TerminalRenderer:
         self._screen.flush()
 
     def closing_line(self, summary: RunSummary) -> None:
-        """How the run ended; with any exit code but 0 the way to resume it, even when quiet."""
+        """Print how the run ended and how to resume it; after a failure, the latter even if quiet."""
         self.close()
         failed = summary.exit_code != 0
         lines: list[Line] = []
@@ -216,7 +218,7 @@ class TerminalRenderer:
         elif message.source is Source.USER:
             self._calls.said = ""
             if message.delivery is not None and self._unshown:
-                # What the run prints at its end is the answer to this message, not that one.
+                # The run will print the answer to this message at its end, not the earlier one.
                 self._reply.show(self._unshown, "")
                 self._unshown = ""
             if self._echoes or message.delivery is not None:
@@ -306,7 +308,7 @@ class TerminalRenderer:
 
 
 def _filled(facts: list[str], width: int) -> list[str]:
-    """The facts joined, on as many rows as `width` asks for; a fact is never broken."""
+    """Join the facts, on as many rows as `width` requires; a fact is never broken."""
     rows: list[str] = []
     for fact in facts:
         joined = f"{rows[-1]} · {fact}" if rows else fact

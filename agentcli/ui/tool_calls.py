@@ -1,4 +1,4 @@
-"""Tool calls between their start and their result."""
+"""Show tool calls from their start to their result."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ _SHOW_ELAPSED_S = 1.0
 _OUTPUT_KEPT = 8_000
 _NO_SANDBOX = "no sandbox"
 _MOST_ROWS = 8
-"""Of one line of a call that is not to be shown whole."""
+"""Most rows that a call's text may take on the screen unless it is shown in full."""
 
 
 @dataclass(slots=True)
 class _Call:
-    """`since` is set when the call's turn comes; `shown` says that its text is on the screen for
-    good; `lines_gone` are those of its output that are not kept in `output`."""
+    """An open call. `since` is set when its turn comes; `shown` means that its text is on the
+    screen for good; `lines_gone` counts lines of its output that `output` no longer holds."""
 
     action: Action
     since: float | None = None
@@ -61,7 +61,7 @@ class _Call:
     lines_gone: int = 0
     decided: DecisionObservation | None = None
     child: ChildProgress | None = None
-    """What carries it out does now."""
+    """What the child that carries out the call is doing now."""
 
     def add_output(self, text: str) -> None:
         whole = self.output + text
@@ -70,11 +70,10 @@ class _Call:
 
 
 class ToolCalls:
-    """Calls in their order. The first one is running; it is live, and becomes a line for good
+    """The open calls, in order. The first one is running: it is shown live, and becomes permanent
     together with its result, so that the two are never apart.
 
-    On a screen that can't change (`detailed` aside) the line of a call comes first, then one for
-    its result.
+    Unless `detailed`, a call's line is printed when it starts, and another one for its result.
     """
 
     def __init__(
@@ -94,12 +93,12 @@ class ToolCalls:
         self._calls: dict[int, _Call] = {}
         self._last_line_of: int | None = None
         self.said = ""
-        """What the model last said, which an answer may say again."""
+        """The model's last words, which its final answer may repeat."""
         self._workspace = ""
         self._reach = ""
 
     def begin_session(self, started: SessionStartedObservation) -> None:
-        """Where the session works, and what its commands may do, is known from now on."""
+        """Take in where the session works and what its commands may do."""
         self._workspace = started.workspace.rstrip("/")
         self._reach = _NO_SANDBOX if started.sandbox == "none" else ""
         if started.network and not self._reach:
@@ -124,7 +123,7 @@ class ToolCalls:
             call.since = call.since or now
 
     def run_next(self) -> None:
-        """The next call is about to run: what does not fit its line is shown before it does."""
+        """Show the text of the next call, if it does not fit on its line, before the call runs."""
         call = next(iter(self._calls.values()), None)
         if call is not None and self._detailed and not call.shown and self._is_long(call.action):
             self._put_text(call.action, Span("•", "cyan"))
@@ -143,7 +142,7 @@ class ToolCalls:
         self._start_next(now)
 
     def settle(self) -> None:
-        """No more results will come: what is open stays as it is."""
+        """Show the open calls as they are, as no more results will come."""
         for call in self._calls.values():
             if self._detailed and call.since is not None:
                 goes_on = isinstance(call.action, AgentDelegateAction)
@@ -152,7 +151,7 @@ class ToolCalls:
         self._calls.clear()
 
     def rows(self, now: float, icon: str) -> list[str]:
-        """The running call with the end of its output; of delegations a row for each child."""
+        """Return the live rows: the running call with the end of its output, or a row per child."""
         children = [call for call in self._calls.values() if call.child is not None]
         if children:
             return [self._screen.row(self._child_line(call, icon, now)) for call in children]
@@ -175,7 +174,7 @@ class ToolCalls:
         return [self._screen.row(line) for line in lines]
 
     def _child_line(self, call: _Call, icon: str, now: float) -> Line:
-        """`⠋ delegate  explorer: where … · read a.py · 3 steps · $0.02 · 8s`."""
+        """Return a line such as `⠋ delegate  explorer: where … · read a.py · 3 steps · 8 s`."""
         assert call.child is not None
         child, elapsed = call.child, now - (call.since or now)
         facts = [count(child.steps, "step")] if child.steps else []
@@ -246,8 +245,8 @@ class ToolCalls:
         screen.put("call", indent(result.lines), whole=result.whole or result.wraps)
 
     def _put_text(self, action: Action, icon: Span) -> None:
-        """The whole of what the call is about, as far as it is not folded. What follows the first
-        line begins at the margin, so that a copy of it runs as the original did."""
+        """Show the call's text, unless parts are folded. Lines after the first begin at the margin,
+        so that a copy of them runs as the original did."""
         code = code_of(action)
         limit = self._folding.code
         rows = self._text_rows(action)
@@ -280,13 +279,13 @@ class ToolCalls:
         return [row[:longest] for row in rows]
 
     def _is_long(self, action: Action) -> bool:
-        """Whether what the call is about takes more than one row of the screen."""
+        """Return whether the call's text takes more than one row of the screen."""
         if self._is_folded_delegation(action):
             return False
         return len(self._text_rows(action)) > 1 or not self._fits(self._line(action, Span("•"), []))
 
     def _is_folded_delegation(self, action: Action) -> bool:
-        """One row is enough: the child's session shows the task."""
+        """Return whether one row is enough for a delegation: the child's session has the task."""
         return isinstance(action, AgentDelegateAction) and self._folding.code is not None
 
     def _fits(self, line: Line) -> bool:
@@ -319,14 +318,14 @@ class ToolCalls:
             self._screen.put("call", indent(result.lines))
 
     def _line(self, action: Action, icon: Span, status: list[Span]) -> Line:
-        """Name, text and status in one row, which may be wider than the screen; of a text of
-        several lines its first."""
+        """Return name, text and status in one row, which may be wider than the screen. Of a text
+        with several lines it has the first."""
         separator = [Span(" · ", "dim")] if status else []
         text = self._first_row(action)
         return [*call_head(icon, action), *text, *(separator if plain(text) else []), *status]
 
     def _live_line(self, action: Action, icon: Span, status: list[Span]) -> Line:
-        """The same, with a text that gives way to the status."""
+        """Return the same in one row of the screen, with the text cut in favour of the status."""
         more = len(self._text_rows(action)) - 1
         end = [Span(f" … +{count(more, 'line')}", "dim")] if more else []
         text = self._first_row(action)
@@ -341,7 +340,7 @@ class ToolCalls:
 
 
 def _filled(status: list[Span], width: int) -> list[Line]:
-    """On as many rows as `width` asks for, in the style that the status ends with."""
+    """Return the status on as many rows as `width` requires; several have the last span's style."""
     text = plain(status)
     if cells(text) <= width:
         return [status] if text else []
@@ -349,7 +348,8 @@ def _filled(status: list[Span], width: int) -> list[Line]:
 
 
 def _with_decision(result: Outcome, decided: DecisionObservation | None) -> Outcome:
-    """A refusal is the whole result; a permission is said beside it when a person gave it."""
+    """Add a decision to a result. A refusal replaces the result; a permission is added if the user
+    gave it."""
     if decided is None or (decided.decision == "allow" and decided.by != "user"):
         return result
     text = decision(decided)

@@ -1,4 +1,4 @@
-"""What is recorded of a session, shown to people: as it looked, one event of it, or all in full."""
+"""Show a recorded session to people: as it looked, a single event, or everything in full."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from agentcli.ui.style import Colors
 from agentcli.ui.terminal import TerminalRenderer
 
 KeptOutput = Callable[[str], str | None]
-"""The whole of an output by the name of its file, or None where that is gone."""
+"""Returns a whole output by the name of its file, or None if that file is gone."""
 
 
 def render_conversation(events: Iterable[Event], stream: TextIO, folding: Folding = FOLDED) -> None:
-    """Show stored events as they looked when they happened, with nothing live."""
+    """Show stored events as they looked when they happened, without live rows."""
     _show(events, TerminalRenderer(stream, show_text=True, static=True, folding=folding))
 
 
 def transcript(
     events: Iterable[Event], kept_output: KeptOutput, *, width: int, colors: Colors
 ) -> str:
-    """All of a session with nothing folded, for a pager that is `width` columns wide and, but for
-    `colors` none, knows colours."""
+    """Return a whole session with nothing folded, for a pager that is `width` columns wide and
+    supports colours unless `colors` is none."""
     text = io.StringIO()
     folding = replace(UNFOLDED, kept_output=kept_output)
     _show(
@@ -43,7 +43,7 @@ def transcript(
 def render_event(
     events: Sequence[Event], number: int, kept_output: KeptOutput, stream: TextIO
 ) -> None:
-    """Show one event in full, for a call with what came of it. Raises IndexError."""
+    """Show one event in full; if it belongs to a call, all of the call. Raises IndexError."""
     renderer = TerminalRenderer(
         stream,
         show_text=True,
@@ -64,7 +64,7 @@ def render_event(
 
 
 def _text(event: Event) -> str:
-    """What there is to read of an event that is neither a call nor something said aloud."""
+    """Return the text of an event that is neither a call nor a visible message; "" for those."""
     if isinstance(event, MessageAction) and event.source is not Source.ENVIRONMENT:
         return ""
     if isinstance(event, Action) and event.runnable:
@@ -74,8 +74,8 @@ def _text(event: Event) -> str:
 
 
 def belonging(events: Sequence[Event], number: int) -> Iterator[Event]:
-    """The event of that number; of a call, or something that belongs to one, all of the call.
-    Raises IndexError."""
+    """Yield the event with that number; if it is part of a call, all events of the call. Raises
+    IndexError."""
     event = events[number]
     call = (
         events[event.cause] if isinstance(event, Observation) and event.cause is not None else event

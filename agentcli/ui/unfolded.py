@@ -1,4 +1,4 @@
-"""What was asked of a tool, in full: what its line and its result do not tell."""
+"""Show in full what was asked of a tool, where its line and its result don't show it."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from agentcli.ui.style import Line, Span, wrap
 
 
 def asked_lines(action: Action, observation: Observation, width: int) -> list[Line]:
-    """Reasons that were given, texts that a change was to be made of where its diff does not have
-    them, and the arguments of a call that no tool understood. Prose is broken at words to fit
-    `width` columns."""
+    """Return the model's reason for a command, the texts of a change whose diff lacks them, and the
+    arguments of a call that no tool understood. Prose is broken between words to fit `width`
+    columns."""
     match action:
         case CmdRunAction(reason=reason) if reason:
             told = f"asked for, in the model's words: {_one_line(reason)}"

@@ -1,1 +1,1 @@
-"""The input line of a conversation, which stays open while the agent works."""
+"""The prompt of a conversation: an input line that stays open while the agent works."""

@@ -1,4 +1,4 @@
-"""What the keys of the prompt do. Editing keys are prompt_toolkit's own, emacs or vi."""
+"""The key bindings of the prompt. Editing keys are prompt_toolkit's own, emacs or vi."""
 
 from __future__ import annotations
 
@@ -20,39 +20,39 @@ from prompt_toolkit.keys import Keys
 from agentcli.ui.prompt.control import Control, Delivery, Submission
 
 _AGAIN_S = 2.0
-"""A second press within it confirms the first."""
+"""A second press within this time confirms the first."""
 _TWICE_S = 0.6
 
 
 class Line(Protocol):
-    """The input line, as its keys need it."""
+    """The part of the input line that its keys need."""
 
     buffer: Buffer
     control: Control
 
     def submission(self, delivery: Delivery) -> Submission:
-        """What is typed, which then is no longer in the line."""
+        """Return what is typed, and clear the line."""
 
     def paste(self, text: str) -> None: ...
     def paste_image(self) -> None: ...
     def say(self, text: str) -> None:
-        """Below the line, until the next key."""
+        """Show `text` below the line until the next key."""
 
     def is_completing(self) -> bool: ...
     def choose(self, by: int) -> None: ...
     def accept(self) -> None:
-        """Take the completion that is marked."""
+        """Insert the marked completion."""
 
     def is_typed_out(self) -> bool:
-        """Whether the completion that is marked would add nothing."""
+        """Return whether the marked completion would add nothing."""
 
     def leave_completion(self) -> None: ...
     def stop(self) -> None:
-        """Stop the program, as Ctrl-Z does, until the shell has it go on."""
+        """Stop the program, as Ctrl-Z does, until the shell continues it."""
 
 
 class Repeated:
-    """Whether a key is pressed again soon enough to mean it."""
+    """Returns whether a key was pressed again soon enough to confirm the first press."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -101,7 +101,7 @@ def bindings(line: Line) -> KeyBindings:
 
 
 class _Acts:
-    """Keys that do one thing or another, as things stand."""
+    """Keys whose effect depends on the state of the prompt."""
 
     def __init__(self, line: Line) -> None:
         self._line = line
@@ -110,7 +110,8 @@ class _Acts:
     def enter(self, event: KeyPressEvent) -> None:
         buffer = event.current_buffer
         if event.app.key_processor.input_queue:
-            # More came with it than anyone types: a paste from a terminal that doesn't mark it.
+            # More input came with Enter than anyone types: it is a paste from a terminal that does
+            # not mark pastes.
             buffer.insert_text("\n")
         elif self._line.is_completing() and not self._line.is_typed_out():
             self._line.accept()

@@ -1,4 +1,4 @@
-"""Long pastes and images, which stand in the input line as a short chip each."""
+"""Chips: short placeholders in the input line for long pastes and for images."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ _CHIP = re.compile(r"\[(?:pasted|image) #\d+: [^\]\n]*\]")
 
 
 class Chips:
-    """What stands behind the chips of this prompt."""
+    """The chips of one prompt, with the texts and images that they stand for."""
 
     def __init__(self) -> None:
         self._texts: dict[str, str] = {}
         self._images: dict[str, Path] = {}
 
     def for_paste(self, pasted: str) -> str:
-        """What goes into the input line for `pasted`: itself if it is short."""
+        """Return what goes into the input line for `pasted`: the text itself if it is short, else
+        a chip."""
         text = _clean(pasted)
         if path := _image_path(text):
             return self.for_image(path)
@@ -37,7 +38,7 @@ class Chips:
         return chip
 
     def folded(self, text: str) -> str:
-        """As `for_paste`, for what may have chips already."""
+        """Do the same as `for_paste`, but return text that already has chips as it is."""
         return text if _CHIP.search(text) else self.for_paste(text)
 
     def for_image(self, path: Path) -> str:
@@ -50,12 +51,12 @@ class Chips:
         return len(self._texts) + len(self._images) + 1
 
     def expand(self, line: str) -> tuple[str, tuple[Path, ...]]:
-        """The text that is meant by `line`, and the images named in it in their order."""
+        """Return `line` with its chips replaced by their texts, and the images in it in order."""
         images = [self._images[chip] for chip in _CHIP.findall(line) if chip in self._images]
         return _CHIP.sub(lambda chip: self._texts.get(chip[0], chip[0]), line), tuple(images)
 
     def written_out(self, line: str) -> str:
-        """`line` as it can be typed anew in another conversation, whose chips are others."""
+        """Return `line` without chips, so that it can be typed in another conversation."""
 
         def meant(chip: re.Match[str]) -> str:
             image = self._images.get(chip[0])
@@ -65,12 +66,12 @@ class Chips:
 
 
 def _clean(text: str) -> str:
-    """With the line ends of a text, and none of the characters that drive a terminal."""
+    """Normalise line ends, and make characters harmless that a terminal would act on."""
     return printable(text.replace("\r\n", "\n").replace("\r", "\n"))
 
 
 def _image_path(text: str) -> Path | None:
-    """The image that a path dropped on the terminal names, quoted or escaped as it may be."""
+    """Return the path of an image file that was dropped on the terminal, quoted or escaped."""
     try:
         words = shlex.split(text.strip())
     except ValueError:

@@ -19,16 +19,16 @@ _FIRST_LOOK = 1_024
 _PIECE = 4_096
 _LONGEST_LOOK_S = 0.01
 _FRESH_S = 2.0
-"""So long what was read is taken for what there is."""
+"""How long the lists that were read count as up to date."""
 _COMMAND = re.compile(r"/[\w-]*\Z")
 _MENTION = re.compile(r"(?:(?<=\s)|\A)@([^\s@]*)\Z")
 
 
 class Completer:
-    """`commands` maps names to a line of help, `arguments` gives what may follow a command.
-    `paths` lists the files of the workspace and `sessions` the earlier ones, both by name and help;
-    each may take long, so they are called on a thread of their own; `on_more` says that more may
-    fit now."""
+    """Completes commands, their arguments and mentions. `commands` maps names to a line of help;
+    `arguments` returns what may follow a command. `paths` lists the files of the workspace, and
+    `sessions` earlier sessions. Both may take long, so they are called on a separate thread;
+    `on_more` is called when there may be more matches."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class Completer:
         self._mentions = MentionIndex(paths, sessions, on_more)
 
     def __call__(self, text: str) -> tuple[int, Sequence[Completion]]:
-        """How many characters at the end of `text` are being completed, and what fits there."""
+        """Return how many characters at the end of `text` are being completed, and with what."""
         if _COMMAND.match(text):
             return len(text), fitting_commands(text[1:], self._commands())
         if text.startswith("/") and " " in text and "\n" not in text:
@@ -55,14 +55,14 @@ class Completer:
 
 
 def fitting_commands(typed: str, commands: Mapping[str, str]) -> list[Completion]:
-    """Those that begin with what is typed, then those that hold it."""
+    """Return the commands that begin with what is typed, then those that contain it."""
     begin = [name for name in commands if name.startswith(typed)]
     hold = [name for name in commands if typed in name and name not in begin]
     return [Completion(f"/{name} ", commands[name]) for name in [*begin, *hold]]
 
 
 class MentionIndex:
-    """What can be mentioned: files and folders of the workspace, and sessions."""
+    """Everything that can be mentioned: files and folders of the workspace, and sessions."""
 
     def __init__(
         self,
@@ -77,16 +77,16 @@ class MentionIndex:
         self._sessions: list[Completion] = []
         self._reader: Thread | None = None
         self._read_at: float | None = None
-        """When all was known last; None while it is read."""
+        """When the lists were last read completely; None while they are being read."""
         self._has_read = False
 
     def fitting(self, typed: str) -> list[Completion]:
-        """The first time little may be known yet, later what is new since a mention was begun
-        before; `on_more` is called when all is known."""
+        """Return the matches known so far. At first they may be few, and a new mention looks again
+        for what is new; `on_more` is called once everything has been read."""
         if self._reader is None or (not typed and self._is_old()):
             self._reader = Thread(target=self._read, name="files to mention", daemon=True)
             self._reader.start()
-            # A usual repository is read before anyone could notice.
+            # This is enough to read a typical repository, and too short to be noticed.
             self._reader.join(0.05)
         found = [Completion(f"@{_shown(path)} ") for path in self._paths.best(typed)]
         wanted = typed.casefold().removeprefix("session:")
@@ -116,8 +116,8 @@ class MentionIndex:
 
 
 class PathIndex:
-    """Searches paths as one string, which takes a millisecond for 50,000 of them; folders end with
-    `/`. Never changed."""
+    """An immutable index that searches all paths as one string, which takes a millisecond for
+    50,000 of them. Folders end with `/`."""
 
     def __init__(self, paths: Sequence[str]) -> None:
         self._paths = paths
@@ -127,8 +127,8 @@ class PathIndex:
         self._first = nsmallest(_MOST, paths, key=lambda path: (path.rstrip("/").count("/"), path))
 
     def best(self, typed: str) -> list[str]:
-        """At most 50 that fit: by how their names begin, by names, by paths, by letters that are
-        there in this order; short ones first."""
+        """Return at most 50 matches, short ones first: names that begin with `typed`, then names
+        and paths that contain it, then paths with its letters in this order."""
         wanted = typed.casefold()
         if not wanted:
             return self._first
@@ -148,15 +148,15 @@ class PathIndex:
 
 
 class _Rows:
-    """Rows of one text, each with a newline before it."""
+    """Rows joined to one text, each after a newline."""
 
     def __init__(self, rows: Sequence[str]) -> None:
         self._text = "\n".join(["", *rows])
         self._starts = list(accumulate((len(row) + 1 for row in rows), initial=0))[:-1]
 
     def holding(self, wanted: str) -> Iterator[int]:
-        """Rows that hold it, by number, as they come; with a newline before it those that begin so.
-        Not all of them where there are very many."""
+        """Yield the numbers of rows that contain `wanted`, in order, up to a limit. If it starts
+        with a newline, these are the rows that begin with the rest."""
         at = self._text.find(wanted)
         for _ in range(_ENOUGH):
             if at < 0:
@@ -167,8 +167,8 @@ class _Rows:
             at = self._text.find(wanted, after)
 
     def with_letters(self, wanted: str) -> Iterator[int]:
-        """Rows with these characters in their order, among the first that can be looked at in a
-        hundredth of a second."""
+        """Yield the numbers of rows with these characters in this order, as far as they can be
+        searched in a hundredth of a second."""
         loose = re.compile("[^\n]*?".join(map(re.escape, wanted)))
         until, at = monotonic() + _LONGEST_LOOK_S, 0
         while at < len(self._text) and monotonic() < until:
@@ -188,7 +188,7 @@ def _shown(path: str) -> str:
 
 
 def with_folders(files: Iterable[str]) -> Iterator[str]:
-    """The files, each folder of theirs once before the first file in it, with `/` at its end."""
+    """Yield the files and their folders: each folder once, before its first file, ending in `/`."""
     seen: set[str] = set()
     for path in files:
         folder = path.rpartition("/")[0]

@@ -1,4 +1,4 @@
-"""What the prompt needs of whoever it is the prompt of."""
+"""The interface between the prompt and the conversation that it belongs to."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ Delivery = Literal["steer", "queue"]
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """What a person has typed, pasted blocks in full, and the images that came with it. `delivery`
-    is when it is meant to be heard by an agent that works, `line` what stood in the input line,
-    with chips for pasted blocks and images; empty where it was not typed there."""
+    """What the user has entered, with pasted blocks in full, and its images. `delivery` says when
+    an agent at work is meant to get it. `line` is the input line itself, with chips for pasted
+    blocks and images; it is empty if the text was not typed there."""
 
     text: str
     images: tuple[Path, ...] = ()
@@ -30,18 +30,18 @@ class Submission:
 
     @property
     def typed(self) -> str:
-        """To be put into the input line again."""
+        """The text to put into the input line again."""
         return self.line or self.text
 
     @property
     def is_command(self) -> bool:
-        """`/name …`, which no path is, or `!…`."""
+        """Whether it is `/name …`, which can't be a path, or `!…`."""
         return _COMMAND.match(self.text) is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """What was typed and waits to be heard or done; what is `held` does until
+    """An entry that waits to be read by the agent or run; one that is `held` waits for
     /queue release."""
 
     text: str
@@ -51,84 +51,86 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """`text` takes the place of what is being completed; `help` says what it is, in a line."""
+    """A completion: `text` replaces what is being completed; `help` describes it in one line."""
 
     text: str
     help: str = ""
 
 
 class Prompt(Protocol):
-    """Where the person types, as the conversation needs it."""
+    """The part of the prompt that the conversation needs."""
 
     @property
     def region(self) -> Region: ...
     @property
     def shows_what_is_typed(self) -> bool:
-        """Whether a line stays on the screen by itself once it is entered."""
+        """Whether the terminal itself keeps an entered line on the screen."""
 
     def start(self) -> None: ...
     def close(self) -> None:
-        """What is live vanishes, the terminal is as it was before."""
+        """Remove what is live, and restore the terminal."""
 
     def restore_terminal(self) -> None:
-        """Where the process is about to end without `close`, in a signal handler too."""
+        """Restore the terminal when the process is about to end without `close`; may be called in
+        a signal handler."""
 
     def suspended(self) -> AbstractContextManager[None]:
-        """The terminal is the caller's: nothing is drawn, no key is read. Not on the prompt's own
-        thread."""
+        """Leave the terminal to the caller: nothing is drawn and no key is read. Not for the
+        prompt's own thread."""
 
     def give_way_to(self, act: Callable[[], object]) -> None:
-        """Have `act` use the terminal for as long as it takes."""
+        """Let `act` use the terminal for as long as it takes."""
 
     def put(self, text: str) -> None:
-        """Have it in the line, to be edited."""
+        """Put `text` into the input line, to be edited."""
 
     def say(self, text: str) -> None:
-        """Below the line, until the next key."""
+        """Show `text` below the line until the next key."""
 
     def send_sequence(self, sequence: str) -> bool:
-        """Have the terminal act on `sequence`, which shows nothing and moves no cursor; False where
-        it can't be asked to."""
+        """Send `sequence`, which shows nothing and does not move the cursor, to the terminal.
+        Return False if that is not possible."""
 
     def use_vi_keys(self) -> None:
-        """In place of those of emacs."""
+        """Use vi's editing keys in place of emacs's."""
 
     def complete_again(self) -> None:
-        """More may fit what is typed now."""
+        """Look for completions again, as there may be more now."""
 
 
 class Control(Protocol):
-    """Called on the thread of the prompt, so each call returns at once."""
+    """What the prompt asks of the conversation. All calls are made on the prompt's thread, so they
+    must return at once."""
 
     @property
     def is_working(self) -> bool: ...
     def submit(self, submission: Submission) -> None: ...
     def interrupt(self) -> None:
-        """What goes on is to stop; the conversation stays."""
+        """Stop what is going on; the conversation stays open."""
 
     def leave(self) -> None: ...
     def next_approval_mode(self) -> None: ...
     def to_background(self) -> None:
-        """The running command is to go on in the background."""
+        """Let the running command go on in the background."""
 
     def unfold(self) -> None:
-        """Show all that was done, in full."""
+        """Show everything that was done, in full."""
 
     def rewind(self) -> None: ...
     def tick(self) -> None:
-        """Ten times a second while the agent works, else once a second."""
+        """Called ten times a second while the agent works, otherwise once a second."""
 
     def status(self) -> Line: ...
     @property
     def held(self) -> bool:
-        """What waits is kept until the person sends it, by Enter on an empty line."""
+        """Whether waiting entries are held until the user sends them, by Enter on an empty line."""
 
     def queued(self) -> Sequence[Waiting]:
-        """What waits to be heard or done, in its order."""
+        """Return the waiting entries in order."""
 
     def take_back(self) -> str | None:
-        """The newest of what waits, which then waits no more."""
+        """Remove the newest waiting entry and return it."""
 
     def complete(self, text: str) -> tuple[int, Sequence[Completion]]:
-        """For the text before the cursor: how many characters at its end are being completed, and
-        what may take their place."""
+        """Given the text before the cursor, return how many characters at its end are being
+        completed, and the completions."""

@@ -1,7 +1,7 @@
-"""The input line of a conversation, with what is live above it and a line of facts below.
+"""The prompt of a conversation: the input line, live rows above it and a status line below.
 
-It runs on a thread of its own, so that keys are answered while the main thread works; whatever is
-printed meanwhile goes above it and stays (PromptRegion). It never uses the alternate screen.
+It runs on a thread of its own, so that it reacts to keys while the main thread works. Anything
+printed in the meantime goes above it and stays (PromptRegion). It never uses the alternate screen.
 """
 
 from __future__ import annotations
@@ -48,18 +48,19 @@ from agentcli.ui.style import Colors, Line, Span, cells, clip, paint
 _WORKING_TICK_S = 0.1
 _IDLE_TICK_S = 1.0
 _ESCAPE_S = 0.05
-"""Esc is also how the sequences of other keys begin; what follows it comes at once."""
+"""How long to wait after Esc: sequences of other keys begin with it too, and arrive at once."""
 _MOST_QUEUED_ROWS = 3
 _MOST_COMPLETIONS = 6
 _LONGEST_END_S = 2.0
 _STOPPED_WITHIN_S = 0.2
 _MARK = "> "
 _MODES_OFF = "\x1b[?2004l\x1b[?25h\x1b[0m"
-"""No marked pastes, the cursor to be seen, plain letters."""
+"""Bracketed paste off, cursor shown, plain text style."""
 
 
 class ConversationPrompt:
-    """`start` it, draw above it by `region`, `close` it. `control` is told what is wanted."""
+    """A prompt on a thread of its own: `start` it, draw above it through `region`, and `close` it.
+    What the user wants is passed to `control`."""
 
     shows_what_is_typed = False
 
@@ -83,7 +84,7 @@ class ConversationPrompt:
         self._chips = chips
         self._told = ""
         self._facts: object = None
-        """Shown below the line at the last tick."""
+        """The queued rows and status rows shown at the last tick."""
         self._completions: Sequence[Completion] = ()
         self._completed = 0
         self._marked = 0
@@ -102,7 +103,7 @@ class ConversationPrompt:
             on_text_changed=lambda buffer: self._typed(),
         )
         self._faults: set[str] = set()
-        """That were told already."""
+        """Errors that were reported already."""
         self._application = self._make_application()
 
     # --- for the main thread
@@ -114,14 +115,15 @@ class ConversationPrompt:
         self._ready.wait()
 
     def close(self) -> None:
-        """What is live vanishes, the terminal is as it was before."""
+        """Remove what is live, and restore the terminal."""
         self._closing = True
         self._call(self._end)
         self._thread.join(_LONGEST_END_S)
         self.restore_terminal()
 
     def restore_terminal(self) -> None:
-        """Where the process is about to end without `close`, in a signal handler too."""
+        """Restore the terminal when the process is about to end without `close`; may be called in
+        a signal handler."""
         application, leave = self._application, _MODES_OFF
         if application.is_drawn:
             up = application.renderer._cursor_pos.y
@@ -134,8 +136,8 @@ class ConversationPrompt:
 
     @contextmanager
     def suspended(self) -> Iterator[None]:
-        """The terminal is the caller's: nothing is drawn, no key is read. Not on the prompt's own
-        thread."""
+        """Leave the terminal to the caller: nothing is drawn and no key is read. Not for the
+        prompt's own thread."""
         entered, done = Event(), Event()
 
         def give_way() -> None:
@@ -155,23 +157,22 @@ class ConversationPrompt:
             done.set()
 
     def give_way_to(self, act: Callable[[], object]) -> None:
-        """Have `act` use the terminal for as long as it takes, on another thread than the prompt's
-        and the main one; what is drawn meanwhile waits."""
+        """Let `act` use the terminal for as long as it takes, on a thread other than the prompt's
+        and the main one; drawing waits until it is done."""
 
         self._call(lambda: self._lend(act))
 
     def _lend(self, act: Callable[[], object]) -> None:
-        """The terminal to `act`, on a thread of its own; what is to be drawn meanwhile is drawn
-        after."""
+        """Lend the terminal to `act`, on a thread of its own; drawing waits until it is done."""
         done = asyncio.ensure_future(run_in_terminal(act, in_executor=True))
         done.add_done_callback(lambda done: self._wake())
 
     def use_vi_keys(self) -> None:
-        """In place of those of emacs."""
+        """Use vi's editing keys in place of emacs's."""
         self._call(lambda: setattr(self._application, "editing_mode", EditingMode.VI))
 
     def complete_again(self) -> None:
-        """More may fit what is typed now."""
+        """Look for completions again, as there may be more now."""
         self._call(self._look_for_completions)
         self._call(self._application.invalidate)
 
@@ -179,7 +180,7 @@ class ConversationPrompt:
         def insert() -> None:
             told = self._told
             self.buffer.insert_text(self._chips.folded(text))
-            # Nobody typed it: why it is there stays to be read.
+            # The user did not type this, so the message that explains it must stay visible.
             self._told = told
 
         self._call(insert)
@@ -211,7 +212,7 @@ class ConversationPrompt:
             path = self._find_image()
             self._call(lambda: self._insert_image(path))
 
-        # The program that has the clipboard may take its time.
+        # The program that owns the clipboard may answer slowly.
         Thread(target=look, name="clipboard", daemon=True).start()
 
     def _insert_image(self, path: Path | None) -> None:
@@ -258,7 +259,7 @@ class ConversationPrompt:
         except EOFError:
             self.control.leave()
         except BaseException as error:
-            # Whatever breaks the prompt must reach the main thread, which waits for it.
+            # Any failure of the prompt must reach the main thread, which waits for input.
             self.restore_terminal()
             self._on_failure(error)
         finally:
@@ -276,8 +277,8 @@ class ConversationPrompt:
             self._application.exit()
 
     def _failed(self, error: BaseException | None) -> None:
-        """Something on this thread: without its terminal the prompt ends; anything else is a bug
-        of ours, which is told, and the prompt goes on."""
+        """Handle an error on this thread. If the terminal is gone, the prompt ends; any other error
+        is a bug of ours, so it is reported and the prompt goes on."""
         if isinstance(error, OSError | termios.error):
             if self._application.is_running and not self._application.is_done:
                 self._application.exit(exception=error)
@@ -300,8 +301,8 @@ class ConversationPrompt:
     def _call(self, act: Callable[[], object]) -> None:
         if self._loop is not None:
             with suppress(RuntimeError):
-                # The library finds the application in its own context; in that of the caller there
-                # is none, and nothing would give way.
+                # prompt_toolkit looks the application up in the context. The caller's context has
+                # none, so run_in_terminal would not make room.
                 self._loop.call_soon_threadsafe(act, context=self._context)
 
     def _wake(self) -> None:
@@ -310,7 +311,7 @@ class ConversationPrompt:
             self._call(self._draw)
 
     def _draw(self) -> None:
-        """Print what is to stay over the prompt, and the prompt below it, in one write."""
+        """Print permanent output above the prompt, and the prompt below it, in one write."""
         self._drawing = False
         application = self._application
         if not application.is_drawn or self._closing:
@@ -426,7 +427,7 @@ def _painted(row: Line | str, width: int, colors: Colors) -> str:
 
 
 def _stop() -> None:
-    """Stop the programs of this job. The main thread takes the signal: this one waits for it to
-    work, else the prompt would be drawn again on the shell's screen."""
+    """Stop the programs of this job. The main thread gets the signal, so this thread waits until it
+    takes effect; otherwise it would redraw the prompt on the shell's screen."""
     os.kill(0, signal.SIGTSTP)
     time.sleep(_STOPPED_WITHIN_S)

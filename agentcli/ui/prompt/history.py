@@ -1,4 +1,4 @@
-"""What was typed in earlier conversations, for the arrow keys and Ctrl-R."""
+"""The input history of earlier conversations, for the arrow keys and Ctrl-R."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ log = logging.getLogger(__name__)
 _MOST_BYTES = 2_000_000
 _KEPT = 1_000
 _LONGEST = 20_000
-"""Characters of one entry; what is longer was pasted, and is in its session."""
+"""Most characters of one entry; a longer one was pasted, and can be found in its session."""
 
 
 class SharedHistory(History):
-    """A line of JSON for each entry in one file, which all conversations of a user add to.
-    `to_keep` makes of a line what others may read of it."""
+    """A file with a line of JSON for each entry, shared by all conversations of a user. `to_keep`
+    removes from a line what must not be saved."""
 
     def __init__(self, path: Path, to_keep: Callable[[str], str]) -> None:
         super().__init__()
@@ -27,7 +27,7 @@ class SharedHistory(History):
         self._to_keep = to_keep
 
     def load_history_strings(self) -> Iterable[str]:
-        """Newest first."""
+        """Yield the entries, newest first."""
         try:
             with open(self._path, "rb") as file:
                 file.seek(max(0, os.fstat(file.fileno()).st_size - _MOST_BYTES))

@@ -1,4 +1,4 @@
-"""The keys of the prompt, those typed before it had the terminal included."""
+"""Read the keys of the prompt, including those typed before it had the terminal."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from prompt_toolkit.input.vt100 import Vt100Input
 
 
 class Keyboard(Vt100Input):
-    """stdin. While a terminal is not in raw mode it makes a newline of Enter; read at the prompt,
-    that would be Ctrl-J."""
+    """Input from stdin. While a terminal is not in raw mode, it turns Enter into a newline, which
+    the prompt would read as Ctrl-J; such newlines are turned back into Enter."""
 
     def __init__(self) -> None:
         super().__init__(sys.stdin)
@@ -43,7 +43,7 @@ class Keyboard(Vt100Input):
 
 class _Reader(PosixStdinReader):
     _early = 0
-    """Bytes that were typed before raw mode, and are unread."""
+    """Number of unread bytes that were typed before raw mode."""
 
     def count_early(self) -> None:
         size = array.array("i", [0])

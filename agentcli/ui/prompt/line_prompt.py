@@ -1,4 +1,4 @@
-"""The prompt where nothing is redrawn: lines as the terminal itself reads them, between turns."""
+"""The prompt for plain terminals: between turns, the terminal itself reads lines."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from agentcli.ui.sanitize import printable
 _STDIN = 0
 _CHUNK = 65_536
 _BURST_MS = 50
-"""Lines that come faster than anyone types are one message: a paste."""
+"""Lines that arrive faster than anyone types are one message, as they were pasted."""
 
 
 class LinePrompt:
-    """For terminals that can't be drawn on, and screen readers. Has the terminal only in `read`."""
+    """A prompt for terminals that can't be drawn on, and for screen readers. It uses the terminal
+    only in `read`."""
 
     shows_what_is_typed = True
 
@@ -26,7 +27,8 @@ class LinePrompt:
         self.region = LiveRegion(sys.stderr)
 
     def read(self) -> str | None:
-        """The next message; None at the end of input. Lines that end with a backslash go on."""
+        """Return the next message; None at the end of input. A backslash at the end of a line
+        continues it."""
         text, mark = "", "> "
         while True:
             self._show(mark)
@@ -60,13 +62,13 @@ class LinePrompt:
         return False
 
     def use_vi_keys(self) -> None:
-        """The terminal edits the line."""
+        """Do nothing: the terminal edits the line."""
 
     def complete_again(self) -> None:
-        """Nothing is completed."""
+        """Do nothing: there are no completions."""
 
     def restore_terminal(self) -> None:
-        """It is as it was."""
+        """Do nothing: the terminal was never changed."""
 
     start = close = restore_terminal
 

@@ -1,4 +1,4 @@
-"""Where the cursor is after a window has changed its width."""
+"""Keep track of the cursor when a window changes its width."""
 
 from __future__ import annotations
 
@@ -23,14 +23,15 @@ _PROGRAMS = frozenset(
 
 
 def reflows(environ: Mapping[str, str]) -> bool:
-    """Whether the terminal is known to break rows that became too long, as most do and xterm, the
-    console and screen do not. In doubt it does not: a row too many is better than a lost line."""
+    """Return whether the terminal is known to rewrap rows that became too long. Most do; xterm, the
+    console and screen do not. In doubt the answer is no: a stray row is better than a lost one."""
     named = any(environ.get(variable) for variable in _REFLOWING)
     return named or environ.get("TERM_PROGRAM", "") in _PROGRAMS
 
 
 def after_reflow(screen: Screen, cursor: Point, columns: int) -> Point:
-    """The place of the cursor below the first row of `screen`, in a window of so many columns."""
+    """Return the cursor's position, relative to the first row of `screen`, in a window that is now
+    `columns` wide."""
     above = sum(-(-_width(screen, row) // columns) or 1 for row in range(cursor.y))
     return Point(x=cursor.x % columns, y=above + cursor.x // columns)
 
@@ -41,10 +42,10 @@ def _width(screen: Screen, row: int) -> int:
 
 
 class ParkingRenderer(Renderer):
-    """Between two changes leaves the terminal's cursor at the first row, hidden, while `parks`.
+    """A renderer that hides the terminal's cursor in the first row between redraws while `parks`.
 
-    A window tells its new size a moment after it has broken the rows anew. What is drawn in between
-    by the old size would leave rows behind if it began anywhere but at the first one.
+    A window reports its new size a moment after it has rewrapped the rows. Anything drawn in
+    between, with the old size, would leave rows behind unless it starts at the first row.
     """
 
     parks = False
@@ -71,7 +72,7 @@ class ParkingRenderer(Renderer):
 
 
 class DrawnCursor(Processor):
-    """A cursor in the text, for while the terminal's own is parked."""
+    """Draws a cursor in the text while the terminal's own cursor is parked."""
 
     def __init__(self, is_shown: Callable[[], bool]) -> None:
         self._is_shown = is_shown
@@ -87,20 +88,19 @@ class DrawnCursor(Processor):
 
 
 class PromptApplication(Application[None]):
-    """Notices by itself, before it draws, that the window has changed its size: on a thread that
-    is not the main one prompt_toolkit looks twice a second, and draws in the wrong place until
-    then."""
+    """An application that checks for a new window size before each redraw. Outside of the main
+    thread, prompt_toolkit checks only twice a second, and draws in the wrong place until then."""
 
     reflows = False
     _size: Size | None = None
 
     @property
     def is_drawn(self) -> bool:
-        """Whether the rows of the prompt are on the screen."""
+        """Whether the prompt's rows are on the screen."""
         return self.is_running and not self._running_in_terminal
 
     def notice_size(self) -> None:
-        """Be at the first row of the prompt, with nothing below, if the size has changed."""
+        """If the size has changed, go to the prompt's first row and clear everything below."""
         size, screen = self.output.get_size(), self.renderer.last_rendered_screen
         changed, self._size = self._size not in (None, size), size
         if not changed or not self.is_drawn:

@@ -1,4 +1,4 @@
-"""Output above the prompt, drawn by the prompt's own thread."""
+"""Output above the prompt, which the prompt's own thread draws."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from prompt_toolkit.output.vt100 import Vt100_Output
 from agentcli.ui.live import terminal_size
 
 MOST_LIVE_ROWS = 4
-"""With the input line and the status below it, six rows are rewritten at most."""
+"""With the input line and the status below it, at most six rows are redrawn."""
 
 
 class PromptRegion:
-    """Takes rows from any thread, as LiveRegion does; `wake` has the prompt draw them."""
+    """A region like LiveRegion, for any thread; `wake` makes the prompt draw its rows."""
 
     def __init__(self, stream: TextIO, wake: Callable[[], None]) -> None:
         self._stream = stream
@@ -41,7 +41,7 @@ class PromptRegion:
         self._wake()
 
     def take_above(self) -> str:
-        """What is to be printed over the prompt, once."""
+        """Return the text to print above the prompt, and forget it."""
         with self._lock:
             above = "".join(self._above)
             self._above.clear()
@@ -49,7 +49,7 @@ class PromptRegion:
 
 
 class PromptOutput(Vt100_Output):
-    """stderr, without asking the terminal where its cursor is: some never answer."""
+    """An output that does not ask for the cursor's position: some terminals never answer."""
 
     def __init__(self, stream: TextIO, term: str | None) -> None:
         def size() -> Size:
@@ -61,7 +61,7 @@ class PromptOutput(Vt100_Output):
 
     @contextmanager
     def in_one_write(self) -> Iterator[None]:
-        """What is written within it waits for its end, so that nothing flickers."""
+        """Hold back all output until the context ends, so that nothing flickers."""
         before, self._held = self._held, True
         try:
             yield
