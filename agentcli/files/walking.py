@@ -281,7 +281,7 @@ class Glob:
         return matches is not self._means_others
 
 
-# --- what was meant -----------------------------------------------------------------------------
+# --- finding what the model meant ---------------------------------------------------------------
 
 
 def existing(files: FileTracker, text: str) -> tuple[Path, os.stat_result]:

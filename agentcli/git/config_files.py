@@ -142,7 +142,7 @@ def _match(pattern: re.Pattern[str], text: str, at: int) -> str:
     return found.group() if found else ""
 
 
-# --- what can run nothing -----------------------------------------------------------------------
+# --- harmless settings --------------------------------------------------------------------------
 
 _URL = re.compile(r"(?:remote|submodule)\..*\.(?:url|pushurl)", re.DOTALL)
 _REMOTE_URL = re.compile(r"remote\..*\.(?:url|pushurl)", re.DOTALL)
@@ -263,7 +263,7 @@ def _quoted(value: str) -> str:
     return f'"{value}"'
 
 
-# --- what they name -----------------------------------------------------------------------------
+# --- places named by settings -------------------------------------------------------------------
 
 _FILES = re.compile(r"include\.path|includeif\..*\.path|core\.attributesfile", re.DOTALL)
 _LARGEST_COMMAND = 4_096

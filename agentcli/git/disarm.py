@@ -112,7 +112,7 @@ def _fresh(path: Path, since_ns: int) -> Iterator[Stamp]:
 class Disarmer:
     """Disarms repositories. `roots` are where commands could write, since `since_ns`; `before` is
     what was there then; `sealed` are the watched paths, git folders and others; `todos` are the
-    lines that rebase todo lists already ran, by path."""
+    lines of rebase todo lists that ran a program even before that, by path."""
 
     roots: Sequence[Path]
     since_ns: int
@@ -149,7 +149,7 @@ class Disarmer:
                 for inner in _below(path / name):
                     self.git_folder(inner)
 
-    # --- where they are -------------------------------------------------------------------------
+    # --- finding repositories -------------------------------------------------------------------
 
     def _linked(self, root: Path) -> None:
         waiting = [root]
@@ -194,7 +194,7 @@ class Disarmer:
     def _is_ours(self, place: Path) -> bool:
         return any(place.is_relative_to(root) for root in self.roots)
 
-    # --- what is in them ------------------------------------------------------------------------
+    # --- disarming git folders ------------------------------------------------------------------
 
     def _controls(self, path: Path, handle: int) -> None:
         top = os.fstat(handle)
@@ -254,7 +254,7 @@ class Disarmer:
         done = f"rid of {', '.join(map(display_path, less.removed[:5]))}"
         self.findings.append(Finding(path / name, done, why(name), kept))
 
-    # --- what git's daily work reads ------------------------------------------------------------
+    # --- files that git's daily work reads ------------------------------------------------------
 
     def _data(self, path: Path) -> None:
         with contextlib.suppress(OSError), opened_folder(path) as handle:

@@ -169,7 +169,7 @@ class Seal:
             finally:
                 os.close(above)
 
-    # --- what is there --------------------------------------------------------------------------
+    # --- reading the folder ---------------------------------------------------------------------
 
     @contextlib.contextmanager
     def _opened(self) -> Iterator[int]:
@@ -190,7 +190,7 @@ class Seal:
         with _folder_of(handle, place) as (folder, name):
             return record_file(folder, name, info)
 
-    # --- what is done about it ------------------------------------------------------------------
+    # --- judging and restoring ------------------------------------------------------------------
 
     def _judge(
         self,

@@ -212,7 +212,7 @@ class GitWatch:
             log.info("the watch of a session that was killed is finished: %s", path.name)
             file.close(remove=True)
 
-    # --- what is sealed -------------------------------------------------------------------------
+    # --- taking the seals -----------------------------------------------------------------------
 
     def _taken(self) -> WatchRecord:
         since_ns = time.time_ns() - _CLOCK_SLACK_NS
@@ -258,7 +258,7 @@ class GitWatch:
             if path.is_relative_to(folder) and path != folder
         }
 
-    # --- what is found --------------------------------------------------------------------------
+    # --- finding changes ------------------------------------------------------------------------
 
     def _on_change(self, seals: set[Seal] | None) -> None:
         """Called by the thread; `seals` is None if events were lost."""
@@ -322,7 +322,7 @@ class GitWatch:
             with contextlib.suppress(OSError):
                 self._file.write(self._record)
 
-    # --- what is told ---------------------------------------------------------------------------
+    # --- reporting ------------------------------------------------------------------------------
 
     def _told(self, stopped: Path | None, *, in_result: bool) -> str:
         """Queue the findings to be recorded, and return them in words for the model."""

@@ -288,7 +288,7 @@ class Policy:
 
     def _asked_by_rule(self, case: _Case) -> _Answer | None:
         """Ask if an asking rule matches. In every mode, also ask about a script that can't be
-        judged whole if a denying rule may match a part of it: nobody can tell."""
+        judged whole if a denying rule may match a part of it, because nobody can tell."""
         action, script = case.action, case.script
         if script is not None and isinstance(action, CmdRunAction):
             denying = self._about(action, of_decision(self.rules, "deny"))

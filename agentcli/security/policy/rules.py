@@ -32,7 +32,7 @@ _OF_ALL_FILES = (("edit", "write"), ("read", "read"))
 _BROWSING = {"browse_interactive": "browse"}
 """Rules for browse cover both tools."""
 _PLANNED: Mapping[str, Pattern] = {"delegate": ""}
-"""Tools that do not exist yet; rules for them will apply as soon as they do."""
+"""Tools that not every session has; rules for them are valid anyway."""
 _FORM = re.compile(r"(?P<tool>[A-Za-z_][\w.-]*\*?)(?:\((?P<pattern>.*)\))?", re.ASCII)
 _OF_SERVER = re.compile(r"mcp__\w[\w.-]*?__(?:\*|[\w.-]+)", re.ASCII)
 _EXAMPLES = "write it as bash(git status), bash(git push:*), edit(src/**) or fetch(domain:name)"
