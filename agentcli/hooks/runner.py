@@ -130,7 +130,7 @@ class HookRunner:
         )
 
     def _prepared(self) -> SpawnOptions:
-        """Raises OSError."""
+        """Return the options for starting hooks, and keep them for later runs. Raises OSError."""
         options = SpawnOptions(str(self.folder))
         if self.sandbox is not None and self.sandbox.contains:
             options = self.sandbox.spawn_options(str(self.folder))

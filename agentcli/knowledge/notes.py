@@ -60,9 +60,9 @@ _ROLES = (
 
 @dataclass(frozen=True)
 class NotesChange:
-    """A file of notes after a change: its entries, the number of characters used, and the note that
-    was added or removed. If someone else changed the file in the meantime, their version is saved
-    at `backup`."""
+    """A file of notes after a change: its entries, the number of characters used, and the notes
+    added and removed. If someone else changed the file in the meantime, their version is saved at
+    `backup`."""
 
     target: Target
     path: Path

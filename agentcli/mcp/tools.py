@@ -34,7 +34,7 @@ _WORD = re.compile(r"[a-z0-9]+")
 
 
 class AnyArguments(ToolArguments):
-    """Those that the server asks for, which judges them itself."""
+    """Any arguments: the server declares them and checks them itself."""
 
     model_config = ConfigDict(extra="allow")
 

@@ -83,7 +83,7 @@ def _take(dialogue: KeyDialogue[AnswerT], pressed: KeyPress) -> AnswerT | None:
 
 
 class _Keys:
-    """Keys as a terminal sends them."""
+    """Reads keys from a terminal."""
 
     def __init__(self, fd: int, timeout_s: float) -> None:
         self._fd = fd

@@ -25,7 +25,7 @@ _EDIT = frozenset(("e", "edit"))
 
 
 class LineDialogue:
-    """A question at the terminal `fd`, which is in `line_mode`."""
+    """Asks a question at the terminal `fd`, which must be in `line_mode`."""
 
     def __init__(self, fd: int, question: Question, size: tuple[int, int], colors: Colors) -> None:
         self._fd = fd

@@ -52,7 +52,7 @@ class BlockSplitter:
 
     @property
     def open(self) -> Block:
-        """The unfinished block; of a long one only the end, as a block of the same kind."""
+        """The unfinished block; if it is long, its end, still as a block of the same kind."""
         if self._code is not None:
             return Block(self._partial, "code", True, self._language)
         lines = [*self._lines[-_PREVIEW_LINES:], self._partial]

@@ -151,7 +151,7 @@ class TerminalRenderer:
         self._screen.flush()
 
     def closing_line(self, summary: RunSummary) -> None:
-        """Print how the run ended and how to resume it; after a failure, the latter even if quiet."""
+        """Print how the run ended and how to resume it; if it failed, the latter even if quiet."""
         self.close()
         failed = summary.exit_code != 0
         lines: list[Line] = []

@@ -1,4 +1,4 @@
-"""Completions in the input line: commands after `/`, files and sessions after `@`."""
+"""Complete words in the input line: commands after `/`, files and sessions after `@`."""
 
 from __future__ import annotations
 
