@@ -17,8 +17,8 @@ import pexpect
 import pytest
 from hypothesis import settings
 
-from agentcli.sessions.chosen import choose_store
-from agentcli.sessions.library import let_go
+from agentcli.sessions.library import close_libraries
+from agentcli.sessions.store_selection import set_store_selector
 from tests.databases import KINDS, PostgreSQL, postgresql_programs, postgresql_server
 from tests.preloaded import PROGRAM, SETTINGS, Preloaded, serves, spawn
 from tests.server import ModelServer, Reply
@@ -264,10 +264,10 @@ def kept_in(request: pytest.FixtureRequest) -> Iterator[str]:
     kind = request.param
     place = {"files": "files", "sqlite": "sqlite:///sessions.db"}.get(kind)
     place = place or request.getfixturevalue("postgresql").database()
-    choose_store(lambda home: place)
+    set_store_selector(lambda home: place)
     yield kind
-    let_go()
-    choose_store(lambda home: "files")
+    close_libraries()
+    set_store_selector(lambda home: "files")
 
 
 in_every_store = pytest.mark.parametrize("kept_in", KINDS, indirect=True)

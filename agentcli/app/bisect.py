@@ -18,7 +18,7 @@ from agentcli.app.undo import files_now
 from agentcli.checkpoints.checkpointer import checkpoints_of
 from agentcli.checkpoints.snapshots import Checkpoints
 from agentcli.errors import SessionError, UsageError
-from agentcli.sessions.history import FileState, file_states, idle_snapshots, trees
+from agentcli.sessions.history import FileState, all_snapshots, file_states, idle_snapshots
 from agentcli.sessions.session import SessionRecord, read_session
 
 
@@ -99,7 +99,9 @@ class Bisection:
         events = self.record.events
         found = file_states(events, files_now(self.folder, self.store, events))
         if len(found) < 2:
-            known = "steps that changed files" if trees(events) else "snapshots of its files"
+            known = (
+                "steps that changed files" if all_snapshots(events) else "snapshots of its files"
+            )
             raise SessionError(f"session {self.folder.name} has no {known}")
         return found
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from agentcli.sessions.chosen import FILES, choose_store
+from agentcli.sessions.store_selection import FILES, set_store_selector
 from agentcli.system.homes import state_home
 from agentcli.system.programs import person_environ
 
@@ -24,4 +24,4 @@ def use_configured_store(flags: Mapping[str, Any] | None = None) -> None:
 
         return configured_store(environ, flags or {})
 
-    choose_store(choose)
+    set_store_selector(choose)

@@ -24,7 +24,7 @@ from agentcli.sessions import inbox
 from agentcli.sessions.library import store_of
 from agentcli.sessions.search.finder import exists, state_of
 from agentcli.sessions.session import Session, read_session
-from agentcli.sessions.state import ELSEWHERE
+from agentcli.sessions.state import FOREIGN_PREFIX
 from agentcli.shell.variables import Exports, may_cross, restorable
 from agentcli.system.processes import kill_marked
 
@@ -32,14 +32,14 @@ from agentcli.system.processes import kill_marked
 def workspace_of(folder: Path) -> Path:
     """Return where a session worked. Raises ConfigError if that no longer exists."""
     state = state_of(folder)
-    if state.place is None:
-        gone = "" if state.workspace.startswith(ELSEWHERE) else ", which is no longer there"
+    if state.local_workspace is None:
+        gone = "" if state.workspace.startswith(FOREIGN_PREFIX) else ", which is no longer there"
         raise ConfigError(
             f"session {folder.name} worked in {state.workspace}{gone}",
             hint=f"say where it is to go on: agent resume {folder.name} -C DIR; its files as they "
             f"were, in a new folder: agent fork {folder.name} --dir DIR",
         )
-    return resolve_workspace(str(state.place))
+    return resolve_workspace(str(state.local_workspace))
 
 
 def _tasks(session: Session) -> list[MessageAction]:

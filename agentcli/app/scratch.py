@@ -10,8 +10,8 @@ from pathlib import Path
 
 from agentcli.checkpoints.checkpointer import checkpoints_of
 from agentcli.checkpoints.snapshots import Checkpoints
-from agentcli.sessions.history import former_workspace, idle_snapshots, tree_at, trees
-from agentcli.sessions.manage.scrap import scratch
+from agentcli.sessions.history import all_snapshots, former_workspace, idle_snapshots, snapshot_at
+from agentcli.sessions.manage.staging import scratch
 from agentcli.sessions.session import SessionRecord
 from agentcli.system.homes import cache_home
 
@@ -66,7 +66,7 @@ class PastFiles:
 
     def __init__(self, record: SessionRecord, event_id: int) -> None:
         self._events = record.events[: event_id + 1]
-        self._tree = tree_at(record.events, event_id)
+        self._tree = snapshot_at(record.events, event_id)
         then = former_workspace(record.events, event_id) or record.state.workspace
         self.workspace = Path(then)
         self.store = checkpoints_of(record.folder, then)
@@ -74,7 +74,7 @@ class PastFiles:
     def copy_store(self, folder: Path) -> tuple[Checkpoints, str]:
         """Copy the snapshots up to the event to the new session `folder`. Return them, and the tree
         of these files: if nothing has changed them since the event, a snapshot is taken now."""
-        known = [*trees(self._events), *([self._tree] if self._tree else [])]
+        known = [*all_snapshots(self._events), *([self._tree] if self._tree else [])]
         self.store.copy_to(folder / "checkpoints", known)
         kept = checkpoints_of(folder, str(self.workspace))
         return kept, self._tree or kept.take().tree

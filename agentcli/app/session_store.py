@@ -8,7 +8,7 @@ from typing import Any
 
 from agentcli.app.config import ENVIRONMENT_KEYS, MANAGED_FILE, STORE, read_layer, user_file
 from agentcli.errors import ConfigError
-from agentcli.sessions.chosen import FILES
+from agentcli.sessions.store_selection import FILES
 
 
 def configured_store(environ: Mapping[str, str], flags: Mapping[str, Any]) -> str:

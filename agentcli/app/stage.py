@@ -18,10 +18,10 @@ from agentcli.events.observations import CheckpointObservation, SessionStartedOb
 from agentcli.replay.plan import first_snapshot
 from agentcli.replay.recorded_file import put_below
 from agentcli.replay.recording import Recording
-from agentcli.sessions.history import former_workspace, idle_snapshots, trees
-from agentcli.sessions.manage.scrap import Scratch, scratch
+from agentcli.sessions.history import all_snapshots, former_workspace, idle_snapshots
+from agentcli.sessions.manage.staging import Scratch, scratch
 from agentcli.sessions.session import SessionRecord
-from agentcli.sessions.state import ELSEWHERE
+from agentcli.sessions.state import FOREIGN_PREFIX
 from agentcli.system.homes import cache_home
 
 
@@ -68,7 +68,7 @@ def stage_of_session(
     events, notes = _of_one_workspace(record.events)
     start = start or first_snapshot(events)
     then = former_workspace(record.events, 0) or record.state.workspace
-    if then.startswith(ELSEWHERE) or not (start or Path(then).is_dir()):
+    if then.startswith(FOREIGN_PREFIX) or not (start or Path(then).is_dir()):
         raise SessionError(
             f"session {record.folder.name} has no checkpoint, and the folder that it worked in is "
             f"not here: {then}",
@@ -76,7 +76,7 @@ def stage_of_session(
         )
     theirs = checkpoints_of(record.folder, then)
     with scratch(home, cache_home(environ) / "scratch") as made:
-        theirs.copy_to(made.own / "checkpoints", [*trees(events), *filter(None, [start])])
+        theirs.copy_to(made.own / "checkpoints", [*all_snapshots(events), *filter(None, [start])])
         kept = checkpoints_of(made.own, then)
         idle = idle_snapshots(events)
         if not start:

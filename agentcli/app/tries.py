@@ -29,9 +29,9 @@ from agentcli.events.live import newest_first
 from agentcli.events.observations import CheckpointObservation, SessionStartedObservation
 from agentcli.events.requirements import RequirementObservation
 from agentcli.files.names import display_path, is_generated
-from agentcli.sessions.history import cut_at, idle_snapshots, trees
+from agentcli.sessions.history import all_snapshots, cut_at, idle_snapshots
 from agentcli.sessions.manage.copying import copy_events
-from agentcli.sessions.manage.scrap import scratch, staging
+from agentcli.sessions.manage.staging import scratch, staging
 from agentcli.sessions.search.finder import new_folder, state_of
 from agentcli.sessions.session import Session, SessionRecord, read_session
 from agentcli.sessions.state import State
@@ -151,7 +151,7 @@ class Tries:
         folder = new_folder(home)
         with staging(home, folder.name) as staged:
             theirs = checkpoints_of(record.folder, str(before))
-            theirs.copy_to(staged / "checkpoints", trees(record.events))
+            theirs.copy_to(staged / "checkpoints", all_snapshots(record.events))
             checkpoints_of(staged, str(before)).move_to(workspace, root)
             first = beginning(record, folder.name, cut, before, workspace)
             copy_events(record.folder, staged, cut, first)

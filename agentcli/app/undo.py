@@ -26,9 +26,9 @@ from agentcli.sessions.history import (
     cut_at,
     former_workspace,
     idle_snapshots,
+    snapshot_at,
     step_snapshots,
     steps_with_trees,
-    tree_at,
 )
 from agentcli.sessions.library import store_of
 from agentcli.sessions.recovery import partial_restore_message
@@ -180,7 +180,7 @@ def _tree_to_restore(session: Session, cut: int) -> str | None:
             f"at event {cut} the session worked in {then}, now it works elsewhere", hint=hint
         )
     try:
-        return tree_at(session.events, cut)
+        return snapshot_at(session.events, cut)
     except SessionError as error:
         error.hint = hint
         raise

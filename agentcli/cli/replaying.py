@@ -20,7 +20,7 @@ from agentcli.app.sandbox import Containment
 from agentcli.app.stage import Stage, stage_of_recording, stage_of_session
 from agentcli.cli.builders import builder_for, redactor
 from agentcli.cli.named_place import named_file
-from agentcli.cli.session_common import finish_interrupted_work, here, working
+from agentcli.cli.session_common import clean_up_interrupted_work, here, working
 from agentcli.cli.session_selector import selected
 from agentcli.errors import SessionError, UsageError
 from agentcli.files.names import display_path
@@ -42,7 +42,7 @@ def source_of(named: str | None, option: str | None) -> Source:
     if os.sep in named or path.suffix == ".jsonl":
         if not path.exists():
             raise UsageError(f"there is no file {named}")
-        finish_interrupted_work()
+        clean_up_interrupted_work()
         return read_recording(path)
     try:
         return read_session(selected(named))
@@ -97,8 +97,8 @@ def verify(source: Source, *, as_json: bool) -> int:
 
 def _workspace(source: Source) -> Path:
     """Return the folder whose settings apply; a folder that is gone has none of its own."""
-    if isinstance(source, SessionRecord) and source.state.place is not None:
-        return source.state.place
+    if isinstance(source, SessionRecord) and source.state.local_workspace is not None:
+        return source.state.local_workspace
     return here()
 
 

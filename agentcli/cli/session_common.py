@@ -15,7 +15,7 @@ import typer
 from agentcli.app.config import resolve_workspace
 from agentcli.checkpoints.kept_files import empty_pool
 from agentcli.errors import UsageError
-from agentcli.sessions.manage.scrap import sweep
+from agentcli.sessions.manage.staging import sweep
 from agentcli.sessions.recovery import unfinished_restore
 from agentcli.sessions.session import Session
 from agentcli.sessions.state import State
@@ -41,14 +41,14 @@ def home() -> Path:
     return state_home(person_environ())
 
 
-def finish_interrupted_work() -> None:
+def clean_up_interrupted_work() -> None:
     """Remove what killed commands left half done, and report what became of it."""
     for told in sweep(home()):
         print(f"agent: {printable(told, multiline=False)}", file=sys.stderr)
     empty_pool(home())
 
 
-def tell_cut_off(session: Session) -> None:
+def warn_unfinished_restore(session: Session) -> None:
     """Report that a restore of files was cut off because its process ended."""
     if begun := unfinished_restore(session.events):
         print(

@@ -22,20 +22,20 @@ from agentcli.app.tries import Tries, TryCopy, tries_of
 from agentcli.checkpoints.snapshots import Change
 from agentcli.cli.ask_trust import ask_trust
 from agentcli.cli.flags import Flags
-from agentcli.cli.inputs import Said
+from agentcli.cli.inputs import UserInput
 from agentcli.cli.outcome import OutcomeReporter
-from agentcli.cli.session_common import finish_interrupted_work, working
+from agentcli.cli.session_common import clean_up_interrupted_work, working
 from agentcli.cli.stdin import kept_on_failure
 from agentcli.cli.tries_view import TriesView, TryProgress, best_of
 from agentcli.cli.try_process import Attempt, Listener
-from agentcli.cli.work import told
+from agentcli.cli.work import report_failures
 from agentcli.errors import TurnInterrupted, UsageError
 from agentcli.events.progress import Notice
 from agentcli.evidence.fold import EvidenceFold
 from agentcli.files.names import display_path
 from agentcli.interrupts import shield
 from agentcli.messages import Usage
-from agentcli.sessions.library import let_go
+from agentcli.sessions.library import close_libraries
 from agentcli.sessions.manage.naming import checked_name, require_free
 from agentcli.sessions.session import SessionRecord, read_session
 from agentcli.system.forked import Forked, fork
@@ -54,7 +54,7 @@ class Beginning(Protocol):
     def workspace(self, folder: str | None) -> Path:
         """Return the folder to work in; `folder` is the value of -C."""
 
-    def read(self, builder: AgentBuilder) -> Said:
+    def read(self, builder: AgentBuilder) -> UserInput:
         """Return the first message."""
 
 
@@ -94,7 +94,7 @@ def run_tries(
         builder, notices = builder_in(workspace, {**assigned, **flags.settings()}, person)
         for notice in notices:
             outcome.renderer.on_progress(Notice(notice))
-        finish_interrupted_work()
+        clean_up_interrupted_work()
         _require_check(builder, flags)
         wanted.require_name(builder.home)
         said = beginning.read(builder)
@@ -107,7 +107,7 @@ def run_tries(
             race.run(copies, said)
             return outcome.finish_as(race.finish())
 
-    return told(outcome, run)
+    return report_failures(outcome, run)
 
 
 def _require_check(builder: AgentBuilder, flags: Flags) -> None:
@@ -142,7 +142,7 @@ class _Race:
 
     # --- at work --------------------------------------------------------------------------------
 
-    def run(self, copies: Sequence[TryCopy], said: Said) -> None:
+    def run(self, copies: Sequence[TryCopy], said: UserInput) -> None:
         """Run until all tries have ended; an interrupt ends all of them."""
         for note in dict.fromkeys(note for copy in copies for note in copy.notes):
             self._notice(note)
@@ -167,12 +167,12 @@ class _Race:
         for each in poor:
             each.begin_again()
             copy = replace(copies[each.number - 1], session=self._folder(each))
-            again.append((each, partial(self._work, copy, Said(), left / len(poor))))
+            again.append((each, partial(self._work, copy, UserInput(), left / len(poor))))
         self._side_by_side(again)
 
     def _side_by_side(self, work: Sequence[tuple[TryProgress, Callable[[], int]]]) -> None:
         running: dict[Forked, Listener] = {}
-        let_go()
+        close_libraries()
         try:
             for each, body in work:
                 with shield():
@@ -190,7 +190,7 @@ class _Race:
                 self._view.close()
                 _kill(running)
 
-    def _work(self, copy: TryCopy, said: Said, usd: float | None) -> int:
+    def _work(self, copy: TryCopy, said: UserInput, usd: float | None) -> int:
         """Work on one try, in its own process, with `usd` more to spend."""
         model = self._wanted.model(copy.number)
         mends = self._flags.check_retries is not None
@@ -223,7 +223,7 @@ class _Race:
                 self._view.draw()
 
     def _tell_end(self, each: TryProgress) -> None:
-        if (writer := self._outcome.tell_lines()) is not None:
+        if (writer := self._outcome.json_writer()) is not None:
             writer.write_notice("try", f"try {each.number} has ended", **each.as_dict())
 
     def _notice(self, text: str) -> None:

@@ -116,7 +116,7 @@ class Redactor:
         secrets = f"{count} secrets" if count > 1 else "1 secret"
         return f"[{secrets} shown here as {MASK}: what this was read from is unchanged]"
 
-    def settled(self, text: str) -> int:
+    def safe_prefix_length(self, text: str) -> int:
         """Return how many characters of `text`, the latest part of a stream, can be masked and
         passed on. A secret may begin after them that the next part completes."""
         tail = text[-_LONGEST_OPEN:]

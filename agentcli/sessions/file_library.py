@@ -54,7 +54,7 @@ class FileLibrary(Library):
                 continue
             yield folder.name, _folder_stamp(folder / _EVENTS)
 
-    def take_in(self, made: Path, session_id: str) -> None:
+    def adopt(self, made: Path, session_id: str) -> None:
         if (self._sessions / session_id / _EVENTS).exists():
             raise SessionError(f"there is a session {session_id} in {self.shown} already")
         put_in_place(made, self._sessions / session_id)

@@ -135,7 +135,7 @@ def _close(steps: list[StepTrees], after: str) -> None:
             steps.append(StepTrees(last.event_id, last.before, after))
 
 
-def tree_at(events: Sequence[Event], event_id: int) -> str | None:
+def snapshot_at(events: Sequence[Event], event_id: int) -> str | None:
     """Return the snapshot of the workspace as it was just after event `event_id`; None when, as far
     as the session knows, nothing has changed since.
 
@@ -178,7 +178,7 @@ def former_workspace(events: Sequence[Event], event_id: int) -> str | None:
     return workspaces[then] if 0 <= then < len(workspaces) - 1 else None
 
 
-def trees(events: Sequence[Event]) -> list[str]:
+def all_snapshots(events: Sequence[Event]) -> list[str]:
     """Return every snapshot named by these events, without duplicates."""
     named = (
         e.tree for e in events if isinstance(e, CheckpointObservation | RewindAction) and e.tree

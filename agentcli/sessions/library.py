@@ -9,17 +9,17 @@ from __future__ import annotations
 from pathlib import Path
 
 from agentcli.errors import ConfigError
-from agentcli.sessions.chosen import FILES, INSTALL, chosen_store
 from agentcli.sessions.file_library import SESSIONS, FileLibrary
 from agentcli.sessions.file_store import FileStore
 from agentcli.sessions.store import Library, Store
+from agentcli.sessions.store_selection import FILES, INSTALL, selected_store
 
 _known: dict[tuple[Path, str], Library] = {}
 
 
 def library_of(home: Path) -> Library:
     """Return the library of `home`. Raises ConfigError for a database that can't be used."""
-    return library_at(home, chosen_store(home))
+    return library_at(home, selected_store(home))
 
 
 def library_at(home: Path, place: str) -> Library:
@@ -31,7 +31,7 @@ def library_at(home: Path, place: str) -> Library:
     return _known[key]
 
 
-def let_go() -> None:
+def close_libraries() -> None:
     """Close all open libraries, because a forked process must not share a database connection.
     Either process opens them again when it needs them."""
     while _known:

@@ -33,7 +33,7 @@ from agentcli.files.private import read_regular, replace_atomically
 from agentcli.sessions.manage.ownership import trusted
 
 STATE_VERSION = 1
-ELSEWHERE = "elsewhere:"
+FOREIGN_PREFIX = "elsewhere:"
 """Prefix of an imported session's workspace: its path is no folder on this machine."""
 _MAX_STATE_BYTES = 64 * 1024 * 1024
 _DIGEST_BYTES = 32
@@ -161,7 +161,7 @@ class State:
         return reduce(_merged, self.children.values(), self.metrics)
 
     @property
-    def place(self) -> Path | None:
+    def local_workspace(self) -> Path | None:
         """The workspace, if it is a folder on this machine."""
         folder = Path(self.workspace)
         return folder if folder.is_absolute() and folder.is_dir() else None

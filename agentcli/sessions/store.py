@@ -137,7 +137,7 @@ class Library(Protocol):
     def close(self) -> None:
         """Close what is open; it is opened again when needed."""
 
-    def take_in(self, made: Path, session_id: str) -> None:
+    def adopt(self, made: Path, session_id: str) -> None:
         """Add a session from the folder `made`, which holds all of it as files, durably and in one
         go. Raises SessionError when a session with this id exists."""
 

@@ -19,7 +19,7 @@ class Redactor(Protocol):
         """Return JSON data with its secrets masked at any depth; the same object when there are
         none."""
 
-    def settled(self, text: str) -> int:
+    def safe_prefix_length(self, text: str) -> int:
         """Return how many characters of `text`, the newest part of a stream, can be masked and
         passed on. The caller puts the rest before the next part, because a secret may begin
         there."""
@@ -35,7 +35,7 @@ class NoSecrets:
     def __call__(self, data: Any) -> Any:
         return data
 
-    def settled(self, text: str) -> int:
+    def safe_prefix_length(self, text: str) -> int:
         return len(text)
 
     def note(self, before: str, after: str) -> str:
@@ -59,7 +59,7 @@ class StreamRedactor:
             self._stream = _stream(piece)
         if self._held is not None:
             piece = replace(piece, text=self._held.text + piece.text)
-        end = max(redact.settled(self._passed + piece.text) - len(self._passed), 0)
+        end = max(redact.safe_prefix_length(self._passed + piece.text) - len(self._passed), 0)
         self._held = replace(piece, text=piece.text[end:]) if end < len(piece.text) else None
         self._passed = (self._passed + piece.text[:end])[-_PASSED_ON:]
         if end or tells_time:

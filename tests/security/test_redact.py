@@ -297,4 +297,4 @@ def test_a_megabyte_takes_no_time_to_speak_of():
 def test_no_text_makes_it_slow(text):
     """Work that grows with the square of the length would take minutes here."""
     Redactor().text(text)
-    Redactor().settled(text)
+    Redactor().safe_prefix_length(text)

@@ -17,17 +17,18 @@ from sqlalchemy import event
 from agentcli.errors import SessionError, UsageError
 from agentcli.events import Source
 from agentcli.events.actions import MessageAction
-from agentcli.sessions.chosen import choose_store, chosen_store
 from agentcli.sessions.library import library_at, library_of, store_of
-from agentcli.sessions.manage.scrap import sweep
+from agentcli.sessions.manage.staging import sweep
 from agentcli.sessions.search.finder import session_states
 from agentcli.sessions.session import Session, read_session
+from agentcli.sessions.store_selection import selected_store, set_store_selector
 from agentcli.sessions.transfer.copying import Copied, copy_session
 from agentcli.sessions.transfer.export import exporter
 from agentcli.sessions.transfer.export.base import trajectory_of
 from agentcli.sessions.transfer.importing import import_session
 from tests.conftest import in_every_store
 from tests.databases import PASSWORD
+from tests.emulated import Emulated
 from tests.server import Call, Reply
 
 FIRST, SECOND = "20260101-000000-aaaa", "20260102-000000-bbbb"
@@ -36,8 +37,9 @@ in_sqlite = pytest.mark.parametrize("kept_in", ["sqlite"], indirect=True)
 in_postgresql = pytest.mark.parametrize("kept_in", ["postgresql"], indirect=True)
 _HOLDS_IT = """
 import sys; from pathlib import Path
-from agentcli.sessions.chosen import choose_store; from agentcli.sessions.session import Session
-choose_store(lambda home: sys.argv[2]); session = Session.open(Path(sys.argv[1]))
+from agentcli.sessions.session import Session
+from agentcli.sessions.store_selection import set_store_selector
+set_store_selector(lambda home: sys.argv[2]); session = Session.open(Path(sys.argv[1]))
 print("open", flush=True); sys.stdin.read()
 """
 
@@ -86,7 +88,7 @@ def test_a_session_is_not_made_twice_nor_lost_by_it(folder, kept_in):
 @in_every_store
 def test_a_killed_process_locks_nobody_out(folder, kept_in):
     record(folder, "hi")
-    command = [sys.executable, "-c", _HOLDS_IT, str(folder), chosen_store(folder.parents[1])]
+    command = [sys.executable, "-c", _HOLDS_IT, str(folder), selected_store(folder.parents[1])]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
         assert child.stdout.readline() == b"open\n"
         assert store_of(folder).holder().pid == child.pid
@@ -143,7 +145,7 @@ def test_a_copy_is_whole_and_made_once(folder, kept_in):
     home = folder.parents[1]
     files, database = library_at(home, "files"), library_of(home)
     texts = [str(number) for number in range(230)]
-    choose_store(lambda home: "files")
+    set_store_selector(lambda home: "files")
     record(folder, *texts)
     assert copy_session(home, FIRST, files, database) == Copied(FIRST, 230, 230)
     assert copy_session(home, FIRST, files, database) == Copied(FIRST, 230, 0)
@@ -159,13 +161,13 @@ def test_a_copy_is_whole_and_made_once(folder, kept_in):
 @in_a_database
 def test_what_went_on_in_two_stores_is_not_mixed(folder, kept_in):
     home = folder.parents[1]
-    place = chosen_store(home)
+    place = selected_store(home)
     files, database = library_at(home, "files"), library_at(home, place)
-    choose_store(lambda home: "files")
+    set_store_selector(lambda home: "files")
     record(folder, "a")
     copy_session(home, FIRST, files, database)
     record(folder, "here")
-    choose_store(lambda home: place)
+    set_store_selector(lambda home: place)
     record(folder, "there")
     with pytest.raises(SessionError, match="is another one, or has gone on there"):
         copy_session(home, FIRST, files, database)
@@ -239,6 +241,26 @@ def test_two_machines_are_kept_apart_and_told_what_is_not_there(agent, serve, po
     gone_on = agent("resume", session, "more")
     assert gone_on.stdout == "C.\n", gone_on.stderr
     assert server.requests[-1].raw.count(b"on another machine before") == 1
+
+
+def test_a_conversation_goes_on_once_its_database_is_there_again(agent, serve, postgresql):
+    server = serve([Reply("First answer."), Reply("Second answer.")])
+    agent.use(server).env["AGENT_STORE"] = postgresql.database()
+    terminal = Emulated(agent.command, agent.workspace, agent.environment, columns=80)
+    try:
+        terminal.until("Shift-Tab")
+        terminal.type("remember 4711\r").until("done in")
+        postgresql.stop()
+        try:
+            terminal.type("second\r").until("can't be written")
+            terminal.type("\r").until("can't be reached")
+        finally:
+            postgresql.start()
+        terminal.type("\r").until("Second answer.")
+    finally:
+        terminal.close()
+    assert b"remember 4711" in server.requests[-1].raw
+    assert len(agent.sessions) == 1
 
 
 @pytest.mark.parametrize(

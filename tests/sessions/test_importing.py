@@ -32,7 +32,7 @@ from agentcli.events.observations import (
     SessionStartedObservation,
 )
 from agentcli.security.redact import MASK, Redactor
-from agentcli.sessions.manage.scrap import staging, sweep
+from agentcli.sessions.manage.staging import staging, sweep
 from agentcli.sessions.search.finder import newest
 from agentcli.sessions.session import Session, read_session
 from agentcli.sessions.transfer import import_archives, import_sources, importing
@@ -96,7 +96,7 @@ def test_a_session_comes_through_whole(tmp_path, form):
         assert file.stat().st_mode & 0o077 == 0, file
     assert copy.state.title == "number 0"
     assert copy.state.workspace == "elsewhere:/work"
-    assert copy.state.place is None
+    assert copy.state.local_workspace is None
 
 
 def unplaced(event):

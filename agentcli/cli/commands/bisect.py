@@ -29,7 +29,7 @@ from agentcli.cli.flags import require_check, seconds
 from agentcli.cli.pager import NoPager, paged
 from agentcli.cli.session_common import Json, here, working
 from agentcli.cli.session_selector import Named, SessionOption, selected
-from agentcli.cli.undone import change_as_dict, change_line
+from agentcli.cli.undo_report import change_as_dict, change_line
 from agentcli.sessions.history import FileState, actions_of_step
 from agentcli.sessions.search.finder import state_of
 from agentcli.ui.sanitize import printable
@@ -84,7 +84,7 @@ def bisect(
 
 
 def _builder(folder: Path, assignments: list[str] | None) -> AgentBuilder:
-    workspace = state_of(folder).place or here()
+    workspace = state_of(folder).local_workspace or here()
     return builder_for(workspace, flags=dict(map(parse_assignment, assignments or ())))
 
 

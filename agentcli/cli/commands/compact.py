@@ -40,7 +40,7 @@ def compact(
     as_json: Json = False,
 ) -> None:
     folder = selected(named, session)
-    builder = builder_for(state_of(folder).place or here())
+    builder = builder_for(state_of(folder).local_workspace or here())
     with working("summing up"):
         done = compact_session(builder, folder, focus, preview=preview)
     if as_json:

@@ -18,7 +18,7 @@ from typing import Annotated, Any
 
 import typer
 
-from agentcli.cli.builders import builder_for, tell_fault
+from agentcli.cli.builders import builder_for, report_config_error
 from agentcli.cli.session_common import (
     Json,
     here,
@@ -214,7 +214,7 @@ def _percent(tokens: int, window: int) -> str:
 
 
 def _settings(record: SessionRecord) -> Settings:
-    return builder_for(record.state.place or here(), tell_fault).settings
+    return builder_for(record.state.local_workspace or here(), report_config_error).settings
 
 
 COMMAND = context

@@ -28,7 +28,13 @@ from agentcli.app.config import MANAGED_FILE, PROJECT_FILE, user_file
 from agentcli.app.keys import keys_file, stored_keys
 from agentcli.browser.finding import BrowserMissing, find_browser
 from agentcli.cli.builders import builder_for
-from agentcli.cli.reach import ProviderAnswer, ask, known, reachable, try_out
+from agentcli.cli.provider_probe import (
+    ProviderAnswer,
+    model_facts,
+    probe_provider,
+    probe_providers,
+    try_model,
+)
 from agentcli.cli.session_common import Json, here
 from agentcli.errors import AgentError, ConfigError, os_error_text
 from agentcli.files.output_folder import OutputFolder
@@ -37,8 +43,8 @@ from agentcli.sandbox.choosing import Sandbox, choose_sandbox
 from agentcli.sandbox.environment import command_environment
 from agentcli.sandbox.probes import ATTACKS, probe, surprises
 from agentcli.sandbox.scope_finder import find_access_scope
-from agentcli.sessions.chosen import FILES, chosen_store
 from agentcli.sessions.library import library_of
+from agentcli.sessions.store_selection import FILES, selected_store
 from agentcli.shell.shell import Shell
 from agentcli.system.programs import distrusted, find_program, person_environ, trimmed
 from agentcli.ui.sanitize import say
@@ -253,7 +259,7 @@ def _keys(builder: AgentBuilder) -> Iterator[Check]:
 def _sessions(home: Path) -> Iterator[Check]:
     """Check that the database can be used, if sessions are kept in one."""
     try:
-        if chosen_store(home) != FILES:
+        if selected_store(home) != FILES:
             yield Check("sessions", "ok", library_of(home).shown)
     except AgentError as error:
         yield Check("sessions", "failed", error.message, error.hint)
@@ -276,7 +282,7 @@ def _storage(home: Path) -> Check:
 
 
 def _providers(builder: AgentBuilder, asking: bool) -> Iterator[Check]:
-    found = list(reachable(builder.registry()))
+    found = list(probe_providers(builder.registry()))
     for each in found:
         if each.error:
             yield Check(each.provider, "warning", each.error, _HINTS.get(each.standing, ""))
@@ -291,11 +297,11 @@ def _providers(builder: AgentBuilder, asking: bool) -> Iterator[Check]:
     provider = name.partition("/")[0]
     answer: ProviderAnswer | None
     if asking:
-        answer = try_out(builder.registry(), name, Catalog(builder.settings.prices))
+        answer = try_model(builder.registry(), name, Catalog(builder.settings.prices))
     else:
         answer = next((r for r in found if r.provider == provider), None)
         if provider != "scripted":
-            answer = answer or ask(builder.registry(), provider)
+            answer = answer or probe_provider(builder.registry(), provider)
     if answer is not None and answer.error:
         hint = _HINTS.get(answer.standing, "check the key and the address")
         yield Check("model", "failed", f"{name}: {answer.error}", hint)
@@ -304,7 +310,7 @@ def _providers(builder: AgentBuilder, asking: bool) -> Iterator[Check]:
 
 
 def _facts(builder: AgentBuilder, name: str) -> str:
-    window, prompt, output = known(Catalog(builder.settings.prices), name)
+    window, prompt, output = model_facts(Catalog(builder.settings.prices), name)
     context = "context unknown" if window == "-" else f"{window} tokens of context"
     price = "price unknown" if prompt == "-" else f"${prompt} in and ${output} out per million"
     return f"{context}, {price}"

@@ -68,7 +68,7 @@ class DatabaseLibrary(Library):
             rows = connection.execute(self._mine(wanted)).all()
         return [(session_id, f"{events}:{updated}") for session_id, events, updated in rows]
 
-    def take_in(self, made: Path, session_id: str) -> None:
+    def adopt(self, made: Path, session_id: str) -> None:
         source = FileStore(made)
         if self.store(made.with_name(session_id)).exists():
             self._require_same(source, session_id)

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from agentcli.errors import SessionError, UsageError
 from agentcli.sessions.library import store_of
-from agentcli.sessions.manage.scrap import remove_tree, set_aside
-from agentcli.sessions.search.finder import Family, session_states
+from agentcli.sessions.manage.staging import remove_tree, set_aside
+from agentcli.sessions.search.finder import SessionTree, session_states
 from agentcli.sessions.state import State
 
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
@@ -49,8 +49,8 @@ def to_prune(
 ) -> list[tuple[Path, State]]:
     """Return the sessions that `rule` prunes, newest first, each followed by its children; only
     those of `workspace` if it is given."""
-    every = Family(session_states(home, workspace))
-    mine = sorted(every.heads(), key=lambda entry: updated_at(*entry), reverse=True)
+    every = SessionTree(session_states(home, workspace))
+    mine = sorted(every.roots(), key=lambda entry: updated_at(*entry), reverse=True)
     latest = now - rule.older_than if rule.older_than is not None else None
     going = [
         (folder, state)
@@ -59,7 +59,7 @@ def to_prune(
         and not (rule.empty and (state.title or state.iteration))
         and (rule.named or not state.name)
     ]
-    return [each for head in going for each in (head, *every.below(head[0].name))]
+    return [each for head in going for each in (head, *every.descendants(head[0].name))]
 
 
 def updated_at(folder: Path, state: State) -> datetime:

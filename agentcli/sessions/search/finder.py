@@ -53,7 +53,7 @@ def session_states(home: Path, workspace: str | None = None) -> Iterator[tuple[P
     return library_of(home).states(workspace)
 
 
-class Family:
+class SessionTree:
     """Sessions together with the children that they delegated to."""
 
     def __init__(self, every: Iterable[tuple[Path, State]]) -> None:
@@ -64,7 +64,7 @@ class Family:
             if state.delegated_by in ids:
                 self._children.setdefault(str(state.delegated_by), []).append((folder, state))
 
-    def heads(self) -> Iterator[tuple[Path, State]]:
+    def roots(self) -> Iterator[tuple[Path, State]]:
         """Yield, in the order given, the sessions that no other one here delegated to."""
         below = {folder for children in self._children.values() for folder, _ in children}
         return ((folder, state) for folder, state in self._every if folder not in below)
@@ -74,11 +74,11 @@ class Family:
         found = self._children.get(session_id, [])
         return sorted(found, key=lambda child: (child[1].created_at, child[0]))
 
-    def below(self, session_id: str) -> Iterator[tuple[Path, State]]:
+    def descendants(self, session_id: str) -> Iterator[tuple[Path, State]]:
         """Yield all descendants: each child followed by its own."""
         for folder, state in self.children(session_id):
             yield folder, state
-            yield from self.below(folder.name)
+            yield from self.descendants(folder.name)
 
 
 def state_of(folder: Path) -> State:

@@ -18,7 +18,7 @@ from agentcli.errors import SessionError
 from agentcli.events import event_from_dict
 from agentcli.sessions.file_library import SESSIONS
 from agentcli.sessions.manage.copying import write_events
-from agentcli.sessions.manage.scrap import staging
+from agentcli.sessions.manage.staging import staging
 from agentcli.sessions.state import State, fold
 from agentcli.sessions.store import Library, Store, StoredLog, encode
 

@@ -20,9 +20,9 @@ from agentcli.errors import SessionError, UsageError
 from agentcli.events import Event, OpaqueEvent, event_from_dict, event_to_dict
 from agentcli.sessions.file_store import FileStore
 from agentcli.sessions.manage.naming import checked_name, named
-from agentcli.sessions.manage.scrap import staging
+from agentcli.sessions.manage.staging import staging
 from agentcli.sessions.search.finder import new_folder
-from agentcli.sessions.state import ELSEWHERE, State, apply, save_state
+from agentcli.sessions.state import FOREIGN_PREFIX, State, apply, save_state
 from agentcli.sessions.store import encode
 from agentcli.sessions.transfer.import_archives import read_archive
 from agentcli.sessions.transfer.import_sources import (
@@ -150,7 +150,7 @@ class _Neutraliser:
             place = extras.get("workspace")
             if isinstance(place, str):
                 # A continued session would work there: its author must not choose a folder here.
-                extras["workspace"] = ELSEWHERE + place.removeprefix(ELSEWHERE)
+                extras["workspace"] = FOREIGN_PREFIX + place.removeprefix(FOREIGN_PREFIX)
             # Folders chosen on another machine.
             extras.pop("writable", None)
             if "name" in extras and not self._may_have(extras["name"]):

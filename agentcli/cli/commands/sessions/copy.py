@@ -20,9 +20,9 @@ import typer
 
 from agentcli.cli.session_common import Json, home, working
 from agentcli.errors import AgentError, UsageError
-from agentcli.sessions.chosen import choose_store
 from agentcli.sessions.library import library_at, library_of
-from agentcli.sessions.search.finder import Family, find, session_states
+from agentcli.sessions.search.finder import SessionTree, find, session_states
+from agentcli.sessions.store_selection import set_store_selector
 from agentcli.sessions.transfer.copying import Copied, copy_session
 from agentcli.ui.sanitize import say
 from agentcli.ui.summary import count
@@ -46,7 +46,7 @@ def copy(
     if bool(sessions) == everything:
         raise UsageError("which sessions?", hint="name some, or all of them: --all")
     if source is not None:
-        choose_store(lambda home: source)
+        set_store_selector(lambda home: source)
     theirs, ours = library_of(home()), library_at(home(), to)
     if theirs.shown == ours.shown:
         raise UsageError(f"the sessions are in {ours.shown} already")
@@ -75,9 +75,9 @@ def _wanted(sessions: list[str] | None) -> list[str]:
     every = list(session_states(home()))
     if not sessions:
         return [folder.name for folder, _ in every]
-    family = Family(every)
+    tree = SessionTree(every)
     named = [find(home(), session).name for session in sessions]
-    below = (folder.name for each in named for folder, _ in family.below(each))
+    below = (folder.name for each in named for folder, _ in tree.descendants(each))
     return list(dict.fromkeys([*named, *below]))
 
 

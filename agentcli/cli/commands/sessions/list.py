@@ -22,7 +22,7 @@ from agentcli.cli.pager import NoPager, paged
 from agentcli.cli.session_common import (
     Everywhere,
     Json,
-    finish_interrupted_work,
+    clean_up_interrupted_work,
     here,
     home,
     label,
@@ -31,7 +31,7 @@ from agentcli.cli.session_common import (
 from agentcli.cli.session_rows import how_it_stands, session_row, when_and_how
 from agentcli.sessions.library import library_of
 from agentcli.sessions.manage.retention import updated_at
-from agentcli.sessions.search.finder import Family, FoundSession, session_states
+from agentcli.sessions.search.finder import FoundSession, SessionTree, session_states
 from agentcli.sessions.state import State
 from agentcli.sessions.store import Holder
 from agentcli.ui.choices import row as choice_row
@@ -50,12 +50,12 @@ def list_sessions(
     no_pager: NoPager = False,
     as_json: Json = False,
 ) -> None:
-    finish_interrupted_work()
+    clean_up_interrupted_work()
     workspace = None if everywhere else str(here())
-    family = Family(session_states(home(), workspace))
-    found = list(islice(family.heads(), limit))
+    tree = SessionTree(session_states(home(), workspace))
+    found = list(islice(tree.roots(), limit))
     if children:
-        found = [each for head in found for each in (head, *_below(family, head[0].name))]
+        found = [each for head in found for each in (head, *_below(tree, head[0].name))]
     if as_json:
         users = library_of(home()).holders([folder.name for folder, _ in found])
         pids = {session_id: user.pid for session_id, user in users.items()}
@@ -73,9 +73,9 @@ def list_sessions(
             print(_plain_row(folder, state, users.get(folder.name), everywhere))
 
 
-def _below(family: Family, session_id: str) -> Iterator[tuple[Path, State]]:
+def _below(tree: SessionTree, session_id: str) -> Iterator[tuple[Path, State]]:
     """Yield its children, whose titles get a prefix that sets them apart from it."""
-    for folder, state in family.below(session_id):
+    for folder, state in tree.descendants(session_id):
         depth = "  " * (state.delegate_level - 1)
         yield folder, replace(state, title=f"{depth}└ {state.agent_name}: {state.title}")
 

@@ -16,7 +16,7 @@ from agentcli.cli.removal import remove_sessions
 from agentcli.cli.session_common import Json, Yes, home
 from agentcli.errors import UsageError
 from agentcli.sessions.manage.retention import use_of
-from agentcli.sessions.search.finder import Family, find, session_states
+from agentcli.sessions.search.finder import SessionTree, find, session_states
 
 
 def remove(
@@ -28,8 +28,8 @@ def remove(
 ) -> int:
     named = {find(home(), session) for session in sessions}
     every = list(session_states(home()))
-    family = Family(every)
-    wanted = named | {folder for each in named for folder, _ in family.below(each.name)}
+    tree = SessionTree(every)
+    wanted = named | {folder for each in named for folder, _ in tree.descendants(each.name)}
     for folder in sorted(wanted):
         if use := use_of(folder):
             raise UsageError(f"session {folder.name} is {use}", hint="leave it out, or end it")

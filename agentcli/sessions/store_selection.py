@@ -15,17 +15,17 @@ def _files(home: Path) -> str:
     return FILES
 
 
-_chosen: Callable[[Path], str] = _files
+_selector: Callable[[Path], str] = _files
 
 
-def choose_store(choose: Callable[[Path], str]) -> None:
-    """Let `choose` say from now on where the sessions of a home are: `files`, or the URL of a
+def set_store_selector(select: Callable[[Path], str]) -> None:
+    """Let `select` say from now on where the sessions of a home are: `files`, or the URL of a
     database. It is called once for each home, when that is first needed, and may raise
     ConfigError."""
-    global _chosen
-    _chosen = cache(choose)
+    global _selector
+    _selector = cache(select)
 
 
-def chosen_store(home: Path) -> str:
+def selected_store(home: Path) -> str:
     """Return where the sessions of `home` are. Raises ConfigError."""
-    return _chosen(home)
+    return _selector(home)

@@ -43,7 +43,7 @@ def staging(home: Path, session_id: str, library: Library | None = None) -> Iter
     otherwise it is removed."""
     with _staged(home, session_id) as (folder, undo):
         yield folder
-        (library or library_of(home)).take_in(folder, session_id)
+        (library or library_of(home)).adopt(folder, session_id)
         undo.pop_all()
 
 
@@ -182,13 +182,13 @@ def _is_ours(entry: Path) -> bool:
 def _swept(home: Path, entry: Path) -> Iterator[str]:
     draft = None if entry.name.startswith(_DOOMED) else _noted(entry)
     named = _NAME.fullmatch(entry.name)
-    if draft is None and named is not None and _is_taken_in(home, entry, named[1]):
-        library_of(home).take_in(entry, named[1])
+    if draft is None and named is not None and _is_adopted(home, entry, named[1]):
+        library_of(home).adopt(entry, named[1])
     elif draft is None or named is None:
         remove_tree(entry)
     elif draft.whole and _can_be_put_in_place(draft):
         _put_in_place(draft)
-        library_of(home).take_in(entry, named[1])
+        library_of(home).adopt(entry, named[1])
         yield f"the copy {named[1]}, which was cut off, is now whole; its files: {draft.target}"
     else:
         remove_tree(Path(draft.folder))
@@ -196,7 +196,7 @@ def _swept(home: Path, entry: Path) -> Iterator[str]:
         yield f"what a copy that was cut off had made of {draft.target} is removed"
 
 
-def _is_taken_in(home: Path, entry: Path, session_id: str) -> bool:
+def _is_adopted(home: Path, entry: Path, session_id: str) -> bool:
     """Whether the session's events are in a database already, so that only its folder is
     missing."""
     folder = home / SESSIONS / session_id
