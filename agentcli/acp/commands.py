@@ -73,7 +73,7 @@ def _undo(session: Commanded, argument: str) -> str:
     session.close()
     with Session.open(session.folder) as stored:
         done = undo(stored, int(words[0]) if words else 1, force=_FORCE in argument.split())
-    files = "\n".join(f"- {printable(each.told or each.path)}" for each in done.changes)
+    files = "\n".join(f"- {printable(each.git_description or each.path)}" for each in done.changes)
     return f"Brought back, as at event {done.to_event}:\n\n{files}"
 
 

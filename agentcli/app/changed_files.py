@@ -17,7 +17,7 @@ def files_changed(folder: Path, workspace: str, done: SessionTotals) -> tuple[st
         return done.files_changed
     kept = checkpoints_of(folder, workspace)
     try:
-        changed = (c.path for c in kept.changes(*done.trees) if not c.told)
+        changed = (c.path for c in kept.changes(*done.trees) if not c.git_description)
         return tuple(path for path in changed if not is_generated(path))
     except SessionError:
         return done.files_changed

@@ -243,7 +243,11 @@ def judge(
         check = replace(result, tail=redact(result.tail))
         with Session.open(folder) as session:
             session.emit(_checked(check))
-    changes = [c for c in store.changes(base, tree) if not c.told and not is_generated(c.path)]
+    changes = [
+        change
+        for change in store.changes(base, tree)
+        if not change.git_description and not is_generated(change.path)
+    ]
     added, removed = lines_changed(store.diff(base, tree))
     return Judgement(base, tree, len(changes), added, removed, check)
 

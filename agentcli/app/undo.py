@@ -264,12 +264,13 @@ def _told(what: str, done: Restored) -> str:
     """Describe the changes to the model, because what it knows of the files is outdated."""
     now = {"added": "there again", "deleted": "gone again", "modified": "as before"}
     told = [what]
-    files = [change for change in done.changes if not change.told]
+    files = [change for change in done.changes if not change.git_description]
     for kind, state in now.items():
         paths = [c.path for c in files if ("modified" if c.kind == "mode" else c.kind) == kind]
         if paths:
             told.append(f"{state.capitalize()}: {_few([_quoted(path) for path in paths])}.")
-    if git := [_quoted(change.told) for change in done.changes if change.told]:
+    described = (change.git_description for change in done.changes)
+    if git := [_quoted(words) for words in described if words]:
         told.append(f"Besides: {_few(git)}.")
     if done.held:
         told.append(f"Not brought back: {_few([_quoted(path) for path in done.held])}.")

@@ -131,7 +131,7 @@ class Checkpointer:
         except SessionError as error:
             log.warning("what changed is not known: %s", error.message)
             return made, None
-        named = (change.path for change in changes if not change.told)
+        named = (change.path for change in changes if not change.git_description)
         return made, tuple(
             islice((path for path in named if not is_generated(path)), _MOST_CHANGED)
         )

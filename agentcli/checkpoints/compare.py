@@ -13,8 +13,8 @@ from functools import partial
 from io import BytesIO
 
 from agentcli.checkpoints.git_index import meaning
-from agentcli.checkpoints.kept_files import is_whole
 from agentcli.checkpoints.object_store import ObjectStore
+from agentcli.checkpoints.pack_store import is_whole
 from agentcli.checkpoints.paths import LOOSE, GitPath, Role, git_path, repository_of
 from agentcli.checkpoints.refs import References
 from agentcli.checkpoints.trees import Difference, Entry, Trees

@@ -7,9 +7,9 @@ import os
 import stat
 from typing import BinaryIO, Self
 
-from agentcli.checkpoints.kept_files import KeptFiles, is_whole
 from agentcli.checkpoints.last_snapshot import LastSnapshot
 from agentcli.checkpoints.object_store import ObjectStore
+from agentcli.checkpoints.pack_store import PackStore, is_whole
 from agentcli.checkpoints.paths import is_object, is_pack, repository_of
 from agentcli.checkpoints.places import WorkspaceFolders
 from agentcli.checkpoints.scan import FileFacts
@@ -29,10 +29,10 @@ class Reader:
     """Reads files of the workspace; a context manager. Commands may run meanwhile: a link that they
     put in the place of a folder is never followed."""
 
-    def __init__(self, place: WorkspaceFolders, objects: ObjectStore, kept: KeptFiles) -> None:
+    def __init__(self, place: WorkspaceFolders, objects: ObjectStore, packs: PackStore) -> None:
         self._place = place
         self._objects = objects
-        self._kept = kept
+        self._packs = packs
         self._tops: dict[bool, Beneath] = {}
         """The opened top folders: True is the key of the git folder that lies elsewhere."""
 
@@ -82,7 +82,7 @@ class Reader:
             in_git = repository_of(facts.path) is not None
             is_large = now.st_size > LARGEST_COVERED
             if in_git and (is_pack(facts.path) or (is_large and is_object(facts.path))):
-                if (name := self._kept.keep(file, facts.path)) is not None:
+                if (name := self._packs.keep(file, facts.path)) is not None:
                     return Entry(KEPT | now.st_mode & 0o777, name)
                 is_large = True
             if is_large:

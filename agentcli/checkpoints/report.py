@@ -29,12 +29,12 @@ _SILENT = (Role.TRACE, Role.REFLOG, Role.OBJECT)
 
 @dataclass(frozen=True)
 class Change:
-    """`path` is relative to the workspace; bytes that are not UTF-8 are surrogates in it. `told`
-    describes a change of git's own state in words and is empty for other files."""
+    """`path` is relative to the workspace; bytes that are not UTF-8 are surrogates in it.
+    `git_description` describes a change of git's own state; it is empty for other files."""
 
     path: str
     kind: Kind
-    told: str = ""
+    git_description: str = ""
 
 
 class Report:

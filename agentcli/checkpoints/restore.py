@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, Self
 
-from agentcli.checkpoints.kept_files import KeptFiles, copy_bytes, share
 from agentcli.checkpoints.object_store import ObjectStore
+from agentcli.checkpoints.pack_store import PackStore, copy_bytes, share
 from agentcli.checkpoints.store_git import CheckpointError
 from agentcli.checkpoints.trees import Difference, Entry
 from agentcli.files.beneath import Beneath
@@ -35,10 +35,10 @@ class Restorer:
     so that `top` shares no file with another folder.
     """
 
-    def __init__(self, top: Path, objects: ObjectStore, files: KeptFiles, *, links: bool) -> None:
+    def __init__(self, top: Path, objects: ObjectStore, packs: PackStore, *, links: bool) -> None:
         self._writer = _Writer(top)
         self._objects = objects
-        self._files = files
+        self._packs = packs
         self._links = links
         self.failures: dict[bytes, str] = {}
         self.kept: set[bytes] = set()
@@ -97,8 +97,8 @@ class Restorer:
             self._writer.write_file(path, new.mode, lambda file: file.write(data))
 
     def _bring(self, path: bytes, entry: Entry) -> None:
-        with self._files.opened(entry.oid, path) as source:
-            if self._links and self._files.is_link(entry.oid):
+        with self._packs.opened(entry.oid, path) as source:
+            if self._links and self._packs.is_link(entry.oid):
                 with contextlib.suppress(OSError):
                     self._writer.link(path, source)
                     return

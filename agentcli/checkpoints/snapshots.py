@@ -14,8 +14,8 @@ from pathlib import Path
 
 from agentcli.checkpoints.compare import Comparison
 from agentcli.checkpoints.git_controls import GitRestoreFilter
-from agentcli.checkpoints.kept_files import KeptFiles, link_or_copy
 from agentcli.checkpoints.object_store import EMPTY_TREE, ObjectStore
+from agentcli.checkpoints.pack_store import PackStore, link_or_copy
 from agentcli.checkpoints.paths import Role, git_path, is_lock, repository_of
 from agentcli.checkpoints.places import COMMON, WorkspaceFolders, is_common, save_place
 from agentcli.checkpoints.report import Change, Report
@@ -80,9 +80,9 @@ class Checkpoints:
         """`home` holds what the stores share."""
         self._store = Path(os.path.realpath(store))
         self._objects = ObjectStore(self._store)
-        self._files = KeptFiles(self._store, self._objects.lookup, home)
+        self._packs = PackStore(self._store, self._objects.lookup, home)
         self._trees = Trees(self._objects)
-        self._taker = SnapshotTaker(workspace, self._objects, self._files)
+        self._taker = SnapshotTaker(workspace, self._objects, self._packs)
         self._comparison = Comparison(self._trees, self._objects)
 
     @property
@@ -225,7 +225,7 @@ class Checkpoints:
             elsewhere = {d.path for d in differences if self._leads_elsewhere(d)}
             differences = [d for d in differences if d.path not in elsewhere]
             wanted, held = self._without_power(filter(_is_for_copy, differences), idle)
-            with Restorer(folder, self._objects, self._files, links=False) as restorer:
+            with Restorer(folder, self._objects, self._packs, links=False) as restorer:
                 restorer.apply(wanted, self._comparison.order)
             _raise_if_incomplete(wanted, restorer.failures)
             lent = self._lend(left_out, folder) if lend else set()
@@ -257,7 +257,7 @@ class Checkpoints:
             # An index is copied after its pack, because it promises that the pack is there.
             for source in sorted(self._store.glob("objects/pack/pack-*"), reverse=True):
                 link_or_copy(source, store / source.relative_to(self._store))
-            self._files.copy_to(KeptFiles(store, target.lookup), kept)
+            self._packs.copy_to(PackStore(store, target.lookup), kept)
             save_place(store, replace(self._place, common=None))
 
     def move_to(self, workspace: Path, root: Path) -> None:
@@ -315,7 +315,7 @@ class Checkpoints:
             def order(difference: Difference, above: bytes = above) -> int:
                 return self._comparison.order(difference._replace(path=above + difference.path))
 
-            with Restorer(top, self._objects, self._files, links=True) as restorer:
+            with Restorer(top, self._objects, self._packs, links=True) as restorer:
                 restorer.apply([d._replace(path=d.path[len(above) :]) for d in its], order)
             failures |= {above + path: why for path, why in restorer.failures.items()}
             kept |= {above + path for path in restorer.kept}
@@ -373,7 +373,7 @@ class Checkpoints:
             for path, entry in found
             if _is_folder(entry) and not is_common(path) and (paths is None or path in paths)
         ]
-        with Restorer(self.root, self._objects, self._files, links=True) as restorer:
+        with Restorer(self.root, self._objects, self._packs, links=True) as restorer:
             restorer.apply(differences)
 
     def _refuse_what_is_no_project(self) -> None:

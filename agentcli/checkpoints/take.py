@@ -12,10 +12,10 @@ from operator import attrgetter
 from pathlib import Path
 
 from agentcli.checkpoints.git_index import known_ids
-from agentcli.checkpoints.kept_files import KeptFiles
 from agentcli.checkpoints.last_snapshot import LastSnapshot, load
 from agentcli.checkpoints.object_files import ObjectFiles
 from agentcli.checkpoints.object_store import EMPTY_TREE, ObjectStore
+from agentcli.checkpoints.pack_store import PackStore
 from agentcli.checkpoints.paths import is_pack
 from agentcli.checkpoints.places import (
     COMMON,
@@ -60,10 +60,10 @@ _SCANS = 3
 class SnapshotTaker:
     """Takes snapshots, each based on the one before. Raises CheckpointError and OSError."""
 
-    def __init__(self, workspace: Path, objects: ObjectStore, kept: KeptFiles) -> None:
+    def __init__(self, workspace: Path, objects: ObjectStore, packs: PackStore) -> None:
         workspace = Path(os.path.realpath(workspace))
         self._objects = objects
-        self._kept = kept
+        self._packs = packs
         self._trees = Trees(objects)
         self._known: LastSnapshot | None = None
         self._grown_files = self._grown_bytes = 0
@@ -111,7 +111,7 @@ class SnapshotTaker:
         """Return packs that, by their checksums, are not what the last snapshot took them for."""
         if self._known is None:
             return set()
-        with Reader(self.place, self._objects, self._kept) as reader:
+        with Reader(self.place, self._objects, self._packs) as reader:
             found = {path for path in self._known.suspects if reader.is_damaged(path)}
         self._known.suspects = frozenset(found)
         return found
@@ -188,7 +188,7 @@ class SnapshotTaker:
         """Update `after.tree` with the records that are new and gone."""
         entries: dict[bytes, Entry | FolderChange | None] = {f.path: None for f in gone}
         before = after.tree
-        with Reader(self.place, self._objects, self._kept) as reader:
+        with Reader(self.place, self._objects, self._packs) as reader:
             packs = {f.path: reader.entry(f, after) for f in fresh if is_pack(f.path)}
             entries |= packs
             ids: dict[bytes, Entry] = {}

@@ -20,8 +20,8 @@ OUTSIDE = b"%outside"
 """The root tree's entry for the path `.`: a git folder outside of the workspace."""
 _OURS = (LEFT_OUT[1:], OUTSIDE[1:])
 KEPT = 0o160000
-"""The type of an entry whose id names a kept file. git takes it for a submodule's commit, which it
-never looks for."""
+"""The type of an entry whose id names a file in the pack store. git takes it for a submodule's
+commit, which it never looks for."""
 _PERMISSIONS = 0o777
 _REMEMBERED = 512
 """Most folders cached: those on the way to a file are read again and again."""

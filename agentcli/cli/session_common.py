@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from agentcli.app.config import resolve_workspace
-from agentcli.checkpoints.kept_files import empty_pool
+from agentcli.checkpoints.pack_store import empty_pool
 from agentcli.errors import UsageError
 from agentcli.sessions.manage.staging import sweep
 from agentcli.sessions.recovery import unfinished_restore

@@ -294,7 +294,9 @@ class _Race:
         )
 
     def _changed_meanwhile(self, best: TryProgress, changed: Sequence[Change]) -> RunSummary:
-        named = ", ".join(display_path(each.told or each.path) for each in changed[:_MOST_NAMED])
+        named = ", ".join(
+            display_path(each.git_description or each.path) for each in changed[:_MOST_NAMED]
+        )
         more = f" and {len(changed) - _MOST_NAMED} more" if len(changed) > _MOST_NAMED else ""
         return replace(
             self._summary(None),

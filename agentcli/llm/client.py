@@ -46,7 +46,7 @@ class ModelClient:
         self,
         protocol: WireProtocol,
         model: str,
-        waits: LLMSettings,
+        settings: LLMSettings,
         catalog: Catalog,
         with_new_key: Callable[[], WireProtocol | None] = lambda: None,
     ) -> None:
@@ -55,7 +55,7 @@ class ModelClient:
         self.model = model
         self._with_new_key = with_new_key
         self._protocol = protocol
-        self._waits = waits
+        self._settings = settings
         self._catalog = catalog
         self._connecting: threading.Thread | None = None
         self._connect_error: BaseException | None = None
@@ -104,17 +104,17 @@ class ModelClient:
                     cost_usd=cost_usd,
                 )
             except TurnInterrupted:
-                call_budget.broke_off(most_usd)
+                call_budget.charge_abandoned(most_usd)
                 raise
             except LLMError as error:
-                call_budget.failed(error, most_usd)
+                call_budget.charge_failed(error, most_usd)
                 notify(ReplyAbandoned(error.message))
                 if may_renew and error.kind in _KEY_REFUSED and self._renew_key(error):
                     may_renew = False
                     continue
                 attempt += 1
                 self._refuse_long_wait(error)
-                if not error.retryable or attempt > self._waits.retries:
+                if not error.retryable or attempt > self._settings.retries:
                     raise
                 with _rate_limited(error, record):
                     self._wait(error, attempt, notify)
@@ -170,7 +170,7 @@ class ModelClient:
         inbox: queue.SimpleQueue[StreamItem | BaseException],
         notify: Callable[[Progress], None],
     ) -> Iterator[StreamItem]:
-        limit = self._waits.first_byte_s
+        limit = self._settings.first_byte_s
         deadline = time.monotonic() + limit
         while True:
             interrupts.check()
@@ -192,13 +192,13 @@ class ModelClient:
             if isinstance(item, BaseException):
                 raise item
             yield item
-            limit = self._waits.gap_s
+            limit = self._settings.gap_s
             deadline = time.monotonic() + limit
 
     def _refuse_long_wait(self, error: LLMError) -> None:
         """Raise TryAgainLater when the server asks for a longer wait than the settings allow."""
         wait = error.retry_after
-        if error.retryable and wait is not None and wait > self._waits.retry_after_longest_s:
+        if error.retryable and wait is not None and wait > self._settings.retry_after_longest_s:
             when = datetime.now().astimezone() + timedelta(seconds=wait)
             raise TryAgainLater(
                 error.kind,
@@ -210,9 +210,9 @@ class ModelClient:
 
     def _wait(self, error: LLMError, attempt: int, notify: Callable[[Progress], None]) -> None:
         wait = error.retry_after
-        wait = backoff(self._waits, attempt) if wait is None else wait
+        wait = backoff(self._settings, attempt) if wait is None else wait
         until = time.monotonic() + wait
-        detail = f"{error.message} (retry {attempt} of {self._waits.retries})"
+        detail = f"{error.message} (retry {attempt} of {self._settings.retries})"
         while (left := until - time.monotonic()) > 0:
             interrupts.check()
             notify(Status("retrying", detail, left))
@@ -250,10 +250,10 @@ class ModelClient:
             self._connect_error = error
 
 
-def backoff(waits: LLMSettings, attempt: int) -> float:
+def backoff(settings: LLMSettings, attempt: int) -> float:
     """Return the seconds before retry `attempt` (from 1): doubling, randomly shortened by up to
     half."""
-    longest = min(waits.retry_longest_s, waits.retry_base_s * 2.0 ** (attempt - 1))
+    longest = min(settings.retry_longest_s, settings.retry_base_s * 2.0 ** (attempt - 1))
     return longest * random.uniform(0.5, 1.0)
 
 

@@ -12,7 +12,7 @@ from agentcli.llm.router import Route, Router
 from agentcli.llm.spending import CallBudget
 from agentcli.messages import Reply, Request
 
-TAKEN_OVER = RETRYABLE | {
+FALLBACK_ERRORS = RETRYABLE | {
     LLMErrorKind.UNKNOWN,
     LLMErrorKind.NOT_RUNNING,
     LLMErrorKind.BILLING,
@@ -109,7 +109,7 @@ class FallbackChain:
         """Whether the next model may take over. A stand-in may be misconfigured, but the preferred
         model may not: otherwise another model would do the work than the person believes."""
         stands_in = name != self.model and error.kind not in _NOT_OF_THE_MODEL
-        return stands_in or error.kind in TAKEN_OVER
+        return stands_in or error.kind in FALLBACK_ERRORS
 
     def _switch(self, name: str, route_reason: str, record: RecordEvent) -> None:
         old = self._current

@@ -27,7 +27,7 @@ class Roles:
         self,
         registry: Providers,
         chains: Mapping[str, Sequence[str]],
-        waits: LLMSettings,
+        settings: LLMSettings,
         catalog: Catalog,
         context_tokens: int = 0,
     ) -> None:
@@ -35,7 +35,7 @@ class Roles:
         of `main`. `context_tokens`, if not 0, is the window of `main`'s preferred model. Raises
         ConfigError for a model of an unknown provider."""
         self._registry = registry
-        self._waits = waits
+        self._settings = settings
         self._catalog = catalog
         self._context_tokens = context_tokens
         self._chains = {
@@ -88,4 +88,4 @@ class Roles:
             return self._registry.protocol(endpoint)
 
         protocol = self._registry.protocol(endpoint)
-        return ModelClient(protocol, name, self._waits, self._catalog, with_new_key)
+        return ModelClient(protocol, name, self._settings, self._catalog, with_new_key)

@@ -103,13 +103,13 @@ class CallBudget:
         fitting = _largest(least, wanted, cost, left_usd)
         return replace(request, max_output_tokens=fitting), most(fitting)
 
-    def failed(self, error: LLMError, most_usd: float) -> None:
+    def charge_failed(self, error: LLMError, most_usd: float) -> None:
         """Account for a failed attempt that could cost `most_usd`; refused requests cost
         nothing."""
         if error.kind not in _NOT_CHARGED and error.status is None:
-            self.broke_off(most_usd)
+            self.charge_abandoned(most_usd)
 
-    def broke_off(self, most_usd: float) -> None:
+    def charge_abandoned(self, most_usd: float) -> None:
         """Account for an abandoned attempt that could cost `most_usd`. It counts in full, because
         nobody says what is charged for it."""
         if self.left_usd is not None:

@@ -31,7 +31,7 @@ _STDIN, _STDOUT = 0, 1
 
 
 @dataclass(frozen=True)
-class Ran:
+class TerminalRun:
     """`code` is 128 + signal if the command was killed. `output` is readable text of the first 10
     MB that the terminal showed, `unread` what was typed but not read by the command."""
 
@@ -45,7 +45,7 @@ def run_at_terminal(
     environ: Mapping[str, str],
     folder: str,
     size: Callable[[], tuple[int, int]],
-) -> Ran:
+) -> TerminalRun:
     """Run `command`. Stdin and stdout of this process must be the terminal; `size` returns its
     columns and rows. The cursor ends at the start of a row. Raises pexpect.ExceptionPexpect when
     the command can't be started."""
@@ -64,7 +64,7 @@ def run_at_terminal(
     finally:
         child.close()
     code = child.exitstatus if child.exitstatus is not None else 128 + (child.signalstatus or 0)
-    return Ran(code, clean(said), clean(unread))
+    return TerminalRun(code, clean(said), clean(unread))
 
 
 def _copied(child: pexpect.spawn) -> tuple[bytes, bytes]:

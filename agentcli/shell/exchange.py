@@ -15,9 +15,9 @@ from agentcli.system.processes import ProcessHandle
 
 MARK = "\x1e"
 _END_MARK_PATIENCE_S = 1.0
-_FIRST_LOOK_S = 0.3
-_SECOND_LOOK_S = 0.15
-_LONGEST_LOOK_S = 5.0
+_FIRST_POLL_S = 0.3
+_SECOND_POLL_S = 0.15
+_LONGEST_POLL_S = 5.0
 _SLICE_S = 0.15
 _FIRST_PATIENCE_S = 1.0
 _LADDER = (
@@ -129,7 +129,7 @@ class Exchange:
         """Follow the request until it ends, for at most `seconds`, or if `wakeable` until the
         terminal is woken."""
         deadline = time.monotonic() + seconds
-        looks = _Looks(watch)
+        polls = _PollSchedule(watch)
         while not self.finished:
             interrupts.check()
             now = time.monotonic()
@@ -146,12 +146,12 @@ class Exchange:
                 live.flush()
                 return Outcome.WOKEN
             if self.report:
-                looks = _Looks(None)
-            elif (seen := looks.look(now, self._last_activity)) is not None:
+                polls = _PollSchedule(None)
+            elif (seen := polls.poll(now, self._last_activity)) is not None:
                 live.flush()
                 return seen
-            looked = (live.due_in(now), looks.due_in(now), self._end_patience(now))
-            waits = (deadline - now, *looked, interrupts.longest_wait_s())
+            due = (live.due_in(now), polls.due_in(now), self._end_patience(now))
+            waits = (deadline - now, *due, interrupts.longest_wait_s())
             had_report = self.report is not None
             self._take(*self.terminal.pump(min(w for w in waits if w is not None)), live)
             if self.report and not had_report and self.report[0] == FALLBACK and self._ask_end:
@@ -234,25 +234,25 @@ class _Reports:
         return None
 
 
-class _Looks:
+class _PollSchedule:
     """Decides when to check the processes: soon after output stops, then less and less often."""
 
     def __init__(self, watch: Watch | None) -> None:
         self._watch = watch
         self._since = 0.0
-        self._delay = _FIRST_LOOK_S
+        self._delay = _FIRST_POLL_S
         self._next = 0.0
         self._seen: Outcome | None = None
 
     def due_in(self, now: float) -> float | None:
         return None if self._watch is None else max(0.0, self._next - now)
 
-    def look(self, now: float, last_activity: float) -> Outcome | None:
+    def poll(self, now: float, last_activity: float) -> Outcome | None:
         """Return an outcome only if seen twice in a row: a process may be between two calls."""
         if self._watch is None:
             return None
         if last_activity != self._since:
-            self._since, self._delay, self._seen = last_activity, _FIRST_LOOK_S, None
+            self._since, self._delay, self._seen = last_activity, _FIRST_POLL_S, None
             self._next = last_activity + self._delay
         if now < self._next:
             return None
@@ -260,7 +260,7 @@ class _Looks:
         if found is not None and found is self._seen:
             return found
         self._seen = found
-        self._delay = _SECOND_LOOK_S if found else min(2 * self._delay, _LONGEST_LOOK_S)
+        self._delay = _SECOND_POLL_S if found else min(2 * self._delay, _LONGEST_POLL_S)
         self._next = now + self._delay
         return None
 

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from agentcli.checkpoints import kept_files as snapshot_kept
+from agentcli.checkpoints import pack_store
 from agentcli.checkpoints.snapshots import Change, CheckpointError, Checkpoints
 from tests.checkpoints.trees import contents
 from tests.conftest import git
@@ -292,8 +292,8 @@ def test_a_symlink_in_place_of_a_repository_is_a_symlink(work, checkpoints, tmp_
 @pytest.fixture
 def linked(work, checkpoints, monkeypatch):
     """A snapshot of a repository whose pack is too large for a copy."""
-    monkeypatch.setattr(snapshot_kept, "MOST_COPIED", 0)
-    monkeypatch.setattr(snapshot_kept, "share", lambda file, copy: False)
+    monkeypatch.setattr(pack_store, "MOST_COPIED", 0)
+    monkeypatch.setattr(pack_store, "share", lambda file, copy: False)
     git(work, "gc", "-q")
     tree = checkpoints.take().tree
     [pack] = (work / ".git/objects/pack").glob("*.pack")

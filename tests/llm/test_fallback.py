@@ -12,7 +12,7 @@ from agentcli.errors import ConfigError, LLMError, LLMErrorKind, TryAgainLater
 from agentcli.events.progress import Notice
 from agentcli.llm.catalog import Catalog
 from agentcli.llm.client import ModelClient
-from agentcli.llm.fallback import TAKEN_OVER, FallbackChain
+from agentcli.llm.fallback import FALLBACK_ERRORS, FallbackChain
 from agentcli.llm.protocols.anthropic_messages import AnthropicMessages
 from agentcli.llm.protocols.chat_completions import ChatCompletions
 from agentcli.llm.protocols.responses import Responses
@@ -98,7 +98,7 @@ def test_the_next_model_takes_over_until_the_turn_ends():
 def test_only_what_another_model_may_do_better_is_passed_on(kind):
     world = World("ab")
     world.errors = {"a": failure(kind)}
-    if kind in TAKEN_OVER:
+    if kind in FALLBACK_ERRORS:
         assert world.ask() == "b"
     else:
         with pytest.raises(LLMError, match=kind):

@@ -53,9 +53,9 @@ def test_a_server_may_say_how_long_to_wait():
 
 
 def test_waits_double_up_to_a_longest():
-    waits = LLMSettings(retry_base_s=2, retry_longest_s=64)
+    settings = LLMSettings(retry_base_s=2, retry_longest_s=64)
     for attempt, longest in enumerate([2, 4, 8, 16, 32, 64, 64], 1):
-        assert longest / 2 <= backoff(waits, attempt) <= longest
+        assert longest / 2 <= backoff(settings, attempt) <= longest
 
 
 def test_prices_come_from_the_catalogue_or_from_the_user_and_are_never_made_up():

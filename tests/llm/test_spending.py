@@ -126,15 +126,15 @@ def test_attempts_that_broke_off_count_in_full_refused_ones_not():
     request, most = call_budget.within(asked(max_output_tokens=1_000), "lab/m", 5_000, catalog)
     assert request.max_output_tokens == 1_000
     assert most == pytest.approx((5_000 + ADDED_TOKENS + 1_000) * 10 / 1e6)
-    call_budget.failed(LLMError(LLMErrorKind.RATE_LIMIT, "wait", status=429), most)
-    call_budget.failed(LLMError(LLMErrorKind.OVERLOADED, "busy", status=529), most)
+    call_budget.charge_failed(LLMError(LLMErrorKind.RATE_LIMIT, "wait", status=429), most)
+    call_budget.charge_failed(LLMError(LLMErrorKind.OVERLOADED, "busy", status=529), most)
     assert call_budget.left_usd == 1.0
-    call_budget.failed(LLMError(LLMErrorKind.BAD_RESPONSE, "broke off"), most)
+    call_budget.charge_failed(LLMError(LLMErrorKind.BAD_RESPONSE, "broke off"), most)
     assert call_budget.left_usd == 1.0 - most
     assert call_budget.lost_usd == most
     unlimited = CallBudget(None)
     assert unlimited.within(request, "lab/unpriced", 5_000, catalog) == (request, 0.0)
-    unlimited.failed(LLMError(LLMErrorKind.STALLED, "silence"), 0.0)
+    unlimited.charge_failed(LLMError(LLMErrorKind.STALLED, "silence"), 0.0)
 
 
 def test_a_server_that_counts_nothing_is_charged_all_that_was_possible():

@@ -149,7 +149,7 @@ def _tell(bisection: Bisection, before: Verdict, first: Verdict, no_pager: bool)
         print(flush=True)
         print_patch(store.diff(*span))
     for change in store.changes(*span):
-        if change.told:
+        if change.git_description:
             print(change_line(change), file=sys.stderr)
     _tell_output(first)
 

@@ -17,7 +17,7 @@ from agentcli.app.undo import newest_changes
 from agentcli.cli.pager import NoPager, paged
 from agentcli.cli.session_common import Json
 from agentcli.cli.session_selector import Named, SessionOption, selected
-from agentcli.cli.undone import change_as_dict, change_line
+from agentcli.cli.undo_report import change_as_dict, change_line
 from agentcli.errors import UsageError
 from agentcli.files.names import is_generated
 from agentcli.ui.sanitize import printable
@@ -45,7 +45,7 @@ def diff(
         with paged(no_pager):
             print_patch(kept.diff(*span))
         for change in changes:
-            if change.told:
+            if change.git_description:
                 print(change_line(change), file=sys.stderr)
 
 

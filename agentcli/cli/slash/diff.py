@@ -10,7 +10,7 @@ from agentcli.app.undo import newest_changes
 from agentcli.cli.commands.diff import patch_lines
 from agentcli.cli.conversation.conversation import Conversation
 from agentcli.cli.slash_command import SlashCommand, number
-from agentcli.cli.undone import change_line
+from agentcli.cli.undo_report import change_line
 from agentcli.errors import UsageError
 from agentcli.ui.style import Span
 
@@ -22,7 +22,8 @@ def diff(conversation: Conversation, argument: str) -> None:
         told = f"there are no {step} steps that changed files" if step else "nothing was changed"
         raise UsageError(told)
     lines = patch_lines(kept.diff(*span))
-    lines += [[Span(change_line(change))] for change in kept.changes(*span) if change.told]
+    in_git = (change for change in kept.changes(*span) if change.git_description)
+    lines += [[Span(change_line(change))] for change in in_git]
     conversation.print(*lines or [[Span("nothing was changed", "dim")]], whole=True)
 
 

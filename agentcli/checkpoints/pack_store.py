@@ -34,8 +34,8 @@ _SEALED = re.compile(rb"\.(pack|idx|rev|bitmap|mtimes)$|(^|/)multi-pack-index[^/
 _FOUND_BY_NAME = re.compile(rb"pack-[0-9a-f]{40}\.(pack|idx)")
 
 
-class KeptFiles:
-    """Files kept by a store: `copies` are the agent's alone, `links` are hard links to files that
+class PackStore:
+    """The packs of a store: `copies` are the agent's alone, `links` are hard links to files that
     others can write to. Sessions share copies through the pool, if there is one. Raises OSError."""
 
     def __init__(self, store: Path, lookup: Path, home: Path | None = None) -> None:
@@ -75,7 +75,7 @@ class KeptFiles:
             file.seek(0)
             yield file
 
-    def copy_to(self, other: KeptFiles, names: Iterable[bytes]) -> None:
+    def copy_to(self, other: PackStore, names: Iterable[bytes]) -> None:
         """Make `other`, in a new store, keep these files too."""
         for mine, theirs in ((self._copies, other._copies), (self._links, other._links)):
             theirs.mkdir(mode=0o700, exist_ok=True)
