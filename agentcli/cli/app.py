@@ -54,21 +54,23 @@ class CommandGroup(TyperGroup):
         if args[0] not in self.commands and not args[0].startswith("-"):
             raise _unknown(ctx, args, list(self.commands))
         name, listed, rest = super().resolve_command(ctx, args)
-        return name, listed.load() if isinstance(listed, _Listed) else listed, rest
+        return name, listed.load() if isinstance(listed, _LazyCommand) else listed, rest
 
     def list_commands(self, ctx: Any) -> list[str]:
         """List the commands, without those of outside packages that can't be loaded."""
         self._add_outside()
         listed = self.commands.items()
-        return [name for name, each in listed if not isinstance(each, _Listed) or each.can_load()]
+        return [
+            name for name, each in listed if not isinstance(each, _LazyCommand) or each.can_load()
+        ]
 
     def _add_outside(self) -> None:
         """Add the commands of outside packages, which are looked up only where they are needed."""
         for name in self.point.outside_names():
-            self.commands.setdefault(name, _Listed(name, self.point, name, outside=True))
+            self.commands.setdefault(name, _LazyCommand(name, self.point, name, outside=True))
 
 
-class _Listed(TyperCommand):
+class _LazyCommand(TyperCommand):
     """A command in the list of its group, loaded when it is chosen. `part` is its name at the
     extension point; unless it is from `outside`, that is one of our files."""
 
@@ -196,7 +198,9 @@ def _group(package: str, callback: Any = None) -> CommandGroup:
     # `import` is a keyword, so a module can't have that name.
     files = {file.rstrip("_"): file for file in group.point.file_names()}
     first = [name for name in module.ORDER if name in files]
-    group.commands = {name: _Listed(name, group.point, files[name]) for name in [*first, *files]}
+    group.commands = {
+        name: _LazyCommand(name, group.point, files[name]) for name in [*first, *files]
+    }
     return group
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from agentcli.app.agent_builder import AgentBuilder
 from agentcli.app.builders import builder_in
-from agentcli.cli.complaints import print_error
+from agentcli.cli.error_reporting import print_error
 from agentcli.cli.session_common import here
 from agentcli.errors import ConfigError
 from agentcli.security.redact import Redactor
@@ -27,7 +27,7 @@ def builder_for(
     return builder_in(workspace, flags, on_fault=on_fault)[0]
 
 
-def tell_fault(fault: ConfigError) -> None:
+def report_config_error(fault: ConfigError) -> None:
     """Report a wrong setting that does not matter to what the person is doing now."""
     print_error(f"left out: {fault.message}", fault.hint)
 

@@ -60,7 +60,7 @@ def _run(arguments: list[str]) -> int:
         return _fail(arguments, 1, os_error_text(error), hint)
     except Exception as error:
         # Top level: report a bug in one line, and keep its traceback for a bug report.
-        from agentcli.cli.complaints import internal_error
+        from agentcli.cli.error_reporting import internal_error
 
         # Python wraps an exception that a signal handler raises while a class is being created.
         if isinstance(error.__cause__, TurnInterrupted):
@@ -80,17 +80,17 @@ def _dispatch(arguments: list[str]) -> int:
 def _prompt() -> Iterator[None]:
     """Show the prompt, so that the person can type before the command line is parsed."""
     with interrupts.shield():
-        from agentcli.cli.conversation import front_door
+        from agentcli.cli.conversation import launch
 
-    front_door.show_prompt()
+    launch.show_prompt()
     try:
         yield
     finally:
-        front_door.close_prompt()
+        launch.close_prompt()
 
 
 def _fail(arguments: list[str], code: int, message: str, hint: str = "") -> int:
-    from agentcli.cli.complaints import print_error, write_result
+    from agentcli.cli.error_reporting import print_error, write_result
 
     print_error(message, hint)
     if "--json" in arguments or "stream-json" in arguments:

@@ -16,7 +16,7 @@ from agentcli.app.config import key_path, user_file
 from agentcli.app.keys import require_keepable, store_key
 from agentcli.app.settings_file import require_changeable, set_in_file
 from agentcli.cli.conversation.status import shown_folder
-from agentcli.cli.reach import ProviderAnswer, ask
+from agentcli.cli.provider_probe import ProviderAnswer, probe_provider
 from agentcli.errors import ConfigError, SetupNeeded
 from agentcli.llm.provider import Provider, known_providers
 from agentcli.llm.registry import Providers, require_address
@@ -147,7 +147,7 @@ class _Setup:
         return name
 
     def _running(self, provider: str) -> ProviderAnswer | None:
-        answer = ask(self._registry, provider)
+        answer = probe_provider(self._registry, provider)
         if answer.error or not answer.models:
             self.terminal.tell(f"  {answer.error or f'{_title(provider)} has no model yet'}")
             if start := _kind(provider).start:
@@ -186,7 +186,7 @@ class _Setup:
         """Ask the provider for its models. Raises ConfigError for an impossible key or address."""
         endpoint = registry.endpoint(f"{provider}/any")
         self.terminal.tell(f"  asking {urlsplit(endpoint.base_url).hostname} …")
-        answer = ask(registry, provider)
+        answer = probe_provider(registry, provider)
         # The provider's error message may contain the key.
         error = answer.error.replace(endpoint.api_key or "\n", "…")
         self.terminal.tell(f"  {error or f'the key works: {_models(len(answer.models))}'}")

@@ -11,7 +11,7 @@ from agentcli.cli import stdin
 
 
 @dataclass(frozen=True)
-class Said:
+class UserInput:
     """What a person says to a session. `message` is what the command line says; if it is None,
     stdin is the whole message. `piped` is what came through stdin; if it is None, nothing is said
     and the session just continues. Images are data URLs."""
@@ -30,7 +30,7 @@ class Said:
             text = _message_text(builder, opened, self.message, self.piped)
             opened.say(text, self.image_urls, self.message or "", required)
 
-    def copied(self) -> Said:
+    def copied(self) -> UserInput:
         """Copy this for another process; sharing a file would mean sharing its read position."""
         return replace(self, piped=self.piped and self.piped.copied())
 

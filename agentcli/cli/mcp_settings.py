@@ -15,7 +15,7 @@ from agentcli.files.private import read_regular, replace_durably
 from agentcli.mcp.servers_file import FILE, server_values, with_server
 from agentcli.system.programs import person_environ
 
-OfProject = Annotated[bool, typer.Option("--project", help=f"In {FILE} of this folder.")]
+ProjectFlag = Annotated[bool, typer.Option("--project", help=f"In {FILE} of this folder.")]
 _MAX_BYTES = 1_000_000
 
 

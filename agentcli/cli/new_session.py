@@ -12,7 +12,7 @@ from agentcli.app.open_session import OpenSession
 from agentcli.app.required import required_of
 from agentcli.cli import stdin
 from agentcli.cli.flags import Flags
-from agentcli.cli.inputs import Said, piped_beside
+from agentcli.cli.inputs import UserInput, piped_beside
 from agentcli.cli.outcome import OutcomeReporter
 from agentcli.errors import UsageError
 from agentcli.sessions.manage.naming import checked_name, require_free
@@ -60,7 +60,7 @@ class NewSession:
             said.record(builder, opened, required)
         return opened
 
-    def read(self, builder: AgentBuilder) -> Said:
+    def read(self, builder: AgentBuilder) -> UserInput:
         """Return the task, for a caller that opens the session. Raises UsageError."""
         return self._read(builder, self._checked_images())
 
@@ -75,7 +75,7 @@ class NewSession:
             raise UsageError("the task is empty", hint='e.g. agent run "fix the failing test"')
         return attached(self._images)
 
-    def _read(self, builder: AgentBuilder, image_urls: tuple[str, ...]) -> Said:
+    def _read(self, builder: AgentBuilder, image_urls: tuple[str, ...]) -> UserInput:
         if self._all_piped:
-            return Said(None, stdin.read_task(), image_urls)
-        return Said(self._task, piped_beside(builder, self._no_stdin), image_urls)
+            return UserInput(None, stdin.read_task(), image_urls)
+        return UserInput(self._task, piped_beside(builder, self._no_stdin), image_urls)

@@ -13,7 +13,7 @@ from typing import TextIO
 
 from agentcli import interrupts
 from agentcli.agent.ending import TurnResult
-from agentcli.cli.complaints import print_error
+from agentcli.cli.error_reporting import print_error
 from agentcli.cli.flags import Flags
 from agentcli.cli.notifying import notifier_of
 from agentcli.cli.run_summary import summarise_run
@@ -131,7 +131,7 @@ class OutcomeReporter:
             with suppress(OSError):
                 self.renderer.closing_line(summary)
         if self.session is None:
-            self.tell_lines(summary.session_id)
+            self.json_writer(summary.session_id)
         writer = self._writer("") if gone and self.session else self._json
         if writer is not None:
             writer.write_result(summary)
@@ -143,7 +143,7 @@ class OutcomeReporter:
                 self._unheard = failure
         return summary.exit_code or self._tell_unheard()
 
-    def tell_lines(self, session_id: str = "") -> JsonLinesWriter | None:
+    def json_writer(self, session_id: str = "") -> JsonLinesWriter | None:
         """Return the writer for work that is not one session's, which attributes lines to
         `session_id` from now on; None if the output is for people."""
         self._json = self._json or self._writer(session_id)

@@ -6,7 +6,7 @@ import json
 import sys
 from pathlib import Path
 
-from agentcli.cli.session_common import age, confirmed, finish_interrupted_work, home, label, row
+from agentcli.cli.session_common import age, clean_up_interrupted_work, confirmed, home, label, row
 from agentcli.errors import AgentError
 from agentcli.files.names import size_text
 from agentcli.sessions.manage.retention import remove, size_of, updated_at
@@ -36,7 +36,7 @@ def remove_sessions(
                 say(f"agent: {error.message}", sys.stderr)
             else:
                 gone.append((folder, state))
-        finish_interrupted_work()
+        clean_up_interrupted_work()
     freed = sum(sizes[folder] for folder, _ in gone)
     if as_json:
         told = [{**row(folder.name, state), "bytes": sizes[folder]} for folder, state in gone]

@@ -7,7 +7,7 @@ from pathlib import Path
 from agentcli.app.agent_builder import AgentBuilder
 from agentcli.app.open_session import OpenSession
 from agentcli.checkpoints.checkpointer import checkpoints_of
-from agentcli.cli.complaints import print_error
+from agentcli.cli.error_reporting import print_error
 from agentcli.cli.flags import Flags
 from agentcli.cli.named_place import named_file
 from agentcli.cli.replaying import record

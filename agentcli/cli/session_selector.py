@@ -10,7 +10,7 @@ from typing import Annotated, NamedTuple
 import typer
 
 from agentcli.app.config import resolve_workspace
-from agentcli.cli.session_common import finish_interrupted_work, home
+from agentcli.cli.session_common import clean_up_interrupted_work, home
 from agentcli.errors import UsageError
 from agentcli.sessions.search.finder import find, newest
 
@@ -66,5 +66,5 @@ def selected(named: str | None = None, option: str | None = None, *, last: bool 
     if named is not None and option is not None:
         raise UsageError(f"which session: {named!r} or {option!r}?")
     session = named if named is not None else option
-    finish_interrupted_work()
+    clean_up_interrupted_work()
     return SessionSelector(session, newest=last or session is None).find().folder

@@ -16,7 +16,7 @@ from agentcli.knowledge.knowledge import read_skills
 from agentcli.knowledge.skills import PROJECT_FOLDERS, Skill, Skills
 from agentcli.system.programs import person_environ
 
-OfProject = Annotated[
+ProjectFlag = Annotated[
     bool, typer.Option("--project", help="In .agents/skills of this project, not in your own.")
 ]
 

@@ -17,9 +17,9 @@ from agentcli.app.required import required_of
 from agentcli.app.resume import workspace_of
 from agentcli.cli import stdin
 from agentcli.cli.flags import Flags
-from agentcli.cli.inputs import Said, piped_beside
+from agentcli.cli.inputs import UserInput, piped_beside
 from agentcli.cli.outcome import OutcomeReporter
-from agentcli.cli.session_common import tell_cut_off
+from agentcli.cli.session_common import warn_unfinished_restore
 from agentcli.cli.session_selector import Chosen, SessionSelector
 from agentcli.cli.work import work
 from agentcli.errors import UsageError
@@ -94,7 +94,7 @@ class StoredSession:
     def record(self) -> SessionRecord:
         return read_session(self.folder)
 
-    def read(self, builder: AgentBuilder) -> Said:
+    def read(self, builder: AgentBuilder) -> UserInput:
         """Return what is said to the session. Raises UsageError."""
         message: str | None = self._message or self._typed
         if self._images and not message:
@@ -107,11 +107,11 @@ class StoredSession:
             message, piped = None, stdin.read_task()
         elif message:
             piped = piped_beside(builder, self._flags.no_stdin)
-        return Said(message, piped, attached(self._images))
+        return UserInput(message, piped, attached(self._images))
 
     def _tell_summary(self, session: Session) -> None:
         with suppress(OSError):
-            tell_cut_off(session)
+            warn_unfinished_restore(session)
         if self._flags.quiet:
             return
 

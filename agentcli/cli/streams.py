@@ -34,7 +34,7 @@ def prepare() -> None:
 
 
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
-    from agentcli.cli.complaints import print_error
+    from agentcli.cli.error_reporting import print_error
 
     print_error(f"warning: {message}")
 

@@ -20,10 +20,10 @@ from agentcli.app.required import required_of
 from agentcli.app.tries import Judgement, TryCopy, judge
 from agentcli.cli.builders import redactor
 from agentcli.cli.flags import Flags
-from agentcli.cli.inputs import Said
+from agentcli.cli.inputs import UserInput
 from agentcli.cli.outcome import OutcomeReporter
 from agentcli.cli.tries_view import TryProgress
-from agentcli.cli.work import one_turn, told
+from agentcli.cli.work import one_turn, report_failures
 from agentcli.errors import AgentError, TurnInterrupted
 from agentcli.events import Progress
 from agentcli.events.progress import ChildProgress
@@ -41,7 +41,7 @@ class Attempt:
 
     builder: AgentBuilder
     copy: TryCopy
-    said: Said
+    said: UserInput
     flags: Flags
     judging: RunSettings
 
@@ -56,7 +56,7 @@ class Attempt:
             answer_file=None,
         )
         outcome = OutcomeReporter(quiet)
-        code = told(outcome, lambda: one_turn(self._open(outcome), quiet, outcome))
+        code = report_failures(outcome, lambda: one_turn(self._open(outcome), quiet, outcome))
         if outcome.session is None or not outcome.session.state.title:
             return code
         try:

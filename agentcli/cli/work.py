@@ -20,10 +20,10 @@ from agentcli.app.configured_store import use_configured_store
 from agentcli.app.open_session import OpenSession
 from agentcli.cli.ask_folders import ask_folders
 from agentcli.cli.ask_trust import ask_trust
-from agentcli.cli.complaints import internal_error
+from agentcli.cli.error_reporting import internal_error
 from agentcli.cli.flags import Flags
 from agentcli.cli.outcome import OutcomeReporter
-from agentcli.cli.session_common import finish_interrupted_work
+from agentcli.cli.session_common import clean_up_interrupted_work
 from agentcli.cli.stdin import tell_on_stderr
 from agentcli.cli.typed_ahead import TypedAhead, is_typed_at
 from agentcli.errors import AgentError, SessionError, SetupNeeded, TurnInterrupted, os_error_text
@@ -54,10 +54,10 @@ class Opening(Protocol):
 def work(flags: Flags, opening: Opening) -> int:
     """Open a session as `opening` does, let the agent work on it, and report the outcome."""
     outcome = OutcomeReporter(flags)
-    return told(outcome, lambda: _work(flags, opening, outcome))
+    return report_failures(outcome, lambda: _work(flags, opening, outcome))
 
 
-def told(outcome: OutcomeReporter, do: Callable[[], int]) -> int:
+def report_failures(outcome: OutcomeReporter, do: Callable[[], int]) -> int:
     """Return what `do` returns; if it fails in any way, report that as the outcome."""
     try:
         return do()
@@ -85,7 +85,7 @@ def _work(flags: Flags, opening: Opening, outcome: OutcomeReporter) -> int:
     outcome.notify_by(builder.settings.ui)
     for notice in notices:
         outcome.renderer.on_progress(Notice(notice))
-    finish_interrupted_work()
+    clean_up_interrupted_work()
     try:
         opened = opening.open(builder, outcome)
     except SetupNeeded as missing:

@@ -23,7 +23,7 @@ from agentcli.app.trust import inside_session
 from agentcli.cli.ask_trust import would_take_effect
 from agentcli.cli.builders import redactor
 from agentcli.cli.flags import Flags, with_flags
-from agentcli.cli.session_common import finish_interrupted_work, home
+from agentcli.cli.session_common import clean_up_interrupted_work, home
 from agentcli.errors import ConfigError, UsageError
 from agentcli.logs import log_to
 from agentcli.system.programs import person_environ
@@ -57,7 +57,7 @@ def acp(
         print("agent: waits for an editor to speak on stdin; Ctrl-C ends it", file=sys.stderr)
     assigned = dict(parse_assignment(text) for text in flags.assignments or ())
     use_configured_store(assigned)
-    finish_interrupted_work()
+    clean_up_interrupted_work()
     _begin_log()
     return serve(Basis({**assigned, **flags.settings()}, would_take_effect))
 

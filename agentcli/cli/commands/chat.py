@@ -53,11 +53,11 @@ def chat(
             f"{flags.requires} is for work that comes to its end by itself",
             hint=f"agent run {flags.requires} …",
         )
-    from agentcli.cli.conversation.front_door import converse
+    from agentcli.cli.conversation.launch import converse
 
     find = None
     if session is not None or continue_newest:
-        from agentcli.cli.conversation.front_door import finder
+        from agentcli.cli.conversation.launch import finder
 
         find = finder(flags.folder, session, newest=continue_newest)
     return converse(flags, task, name, find)

@@ -56,9 +56,9 @@ def fork(
     if not message:
         print(f'agent resume {done.session_id} "…"')
         return 0
-    from agentcli.cli.going_on import go_on
+    from agentcli.cli.continue_session import continue_session
 
-    return go_on(home() / "sessions" / done.session_id, message)
+    return continue_session(home() / "sessions" / done.session_id, message)
 
 
 def _chosen(original: Path) -> tuple[int, str]:

@@ -15,10 +15,10 @@ import sys
 from dataclasses import asdict
 from typing import Any
 
-from agentcli.cli.builders import builder_for, tell_fault
-from agentcli.cli.complaints import print_error
+from agentcli.cli.builders import builder_for, report_config_error
+from agentcli.cli.error_reporting import print_error
 from agentcli.cli.pager import NoPager, paged
-from agentcli.cli.reach import ProviderAnswer, known, reachable
+from agentcli.cli.provider_probe import ProviderAnswer, model_facts, probe_providers
 from agentcli.cli.session_common import Json, here
 from agentcli.llm.catalog import Catalog
 from agentcli.ui.sanitize import printable, say
@@ -28,8 +28,8 @@ _HEADINGS = ("context", "$ in", "$ out")
 
 
 def models(no_pager: NoPager = False, as_json: Json = False) -> int:
-    builder = builder_for(here(), tell_fault)
-    found = list(reachable(builder.registry()))
+    builder = builder_for(here(), report_config_error)
+    found = list(probe_providers(builder.registry()))
     catalog = Catalog(builder.settings.prices)
     if as_json:
         print(json.dumps([_as_dict(answer, catalog) for answer in found], indent=2))
@@ -65,7 +65,7 @@ def _print(found: list[ProviderAnswer], catalog: Catalog) -> None:
     for answer in found:
         for model in answer.models:
             name = f"{answer.provider}/{model}"
-            say(line(name, known(catalog, name)) if columns else name)
+            say(line(name, model_facts(catalog, name)) if columns else name)
         if answer.error:
             say(f"agent: {answer.provider}: {answer.error}", sys.stderr)
 

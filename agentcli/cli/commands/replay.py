@@ -86,9 +86,9 @@ def replay(
     if save is not None:
         return replaying.save(source, save)
     if model is not None:
-        from agentcli.cli.another_model import let_answer
+        from agentcli.cli.continue_with_model import continue_with_model
 
-        return let_answer(model, source, first, folder)
+        return continue_with_model(model, source, first, folder)
     return replaying.show(source, speed, first or 0, last, step=step)
 
 

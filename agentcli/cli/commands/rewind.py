@@ -19,9 +19,9 @@ from typing import Annotated
 import typer
 
 from agentcli.app.undo import rewind as rewind_session
-from agentcli.cli.session_common import Json, at_terminal, tell_cut_off, working
+from agentcli.cli.session_common import Json, at_terminal, warn_unfinished_restore, working
 from agentcli.cli.session_selector import Named, SessionOption, selected
-from agentcli.cli.undone import tell_undone
+from agentcli.cli.undo_report import report_undo
 from agentcli.errors import UsageError
 from agentcli.events.actions import MessageAction
 from agentcli.sessions.session import Session, SessionRecord, read_session
@@ -49,16 +49,16 @@ def rewind(
         to, message = _chosen(record, only_files=files and not both)
     files, conversation = both or files, both or conversation
     with Session.open(folder) as opened:
-        tell_cut_off(opened)
+        warn_unfinished_restore(opened)
         with working("going back"):
             done = rewind_session(opened, to, files=files, conversation=conversation)
         flags = "" if both else "--files " if files else "--conversation "
-        tell_undone(opened.id, done, as_json, flags)
+        report_undo(opened.id, done, as_json, flags)
     if not message:
         return 0
-    from agentcli.cli.going_on import go_on
+    from agentcli.cli.continue_session import continue_session
 
-    return go_on(folder, message)
+    return continue_session(folder, message)
 
 
 def _chosen(record: SessionRecord, *, only_files: bool) -> tuple[int, str]:

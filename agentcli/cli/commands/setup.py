@@ -10,7 +10,7 @@ Examples:
 from __future__ import annotations
 
 from agentcli.app.trust import inside_session
-from agentcli.cli.builders import builder_for, tell_fault
+from agentcli.cli.builders import builder_for, report_config_error
 from agentcli.cli.first_setup import set_up
 from agentcli.cli.session_common import here
 from agentcli.errors import UsageError
@@ -27,7 +27,7 @@ def setup() -> int:
             hint="export ANTHROPIC_API_KEY, OPENAI_API_KEY, OPENROUTER_API_KEY or GEMINI_API_KEY,\n"
             "  and choose the model with: agent config set model.name PROVIDER/MODEL",
         )
-    return 0 if set_up(builder_for(here(), tell_fault)) else 1
+    return 0 if set_up(builder_for(here(), report_config_error)) else 1
 
 
 COMMAND = setup

@@ -16,9 +16,9 @@ from typing import Annotated
 import typer
 
 from agentcli.app.undo import undo as undo_steps
-from agentcli.cli.session_common import Json, tell_cut_off, working
+from agentcli.cli.session_common import Json, warn_unfinished_restore, working
 from agentcli.cli.session_selector import SessionOption, selected
-from agentcli.cli.undone import tell_undone
+from agentcli.cli.undo_report import report_undo
 from agentcli.sessions.session import Session
 
 
@@ -31,10 +31,10 @@ def undo(
     as_json: Json = False,
 ) -> None:
     with Session.open(selected(option=session)) as opened:
-        tell_cut_off(opened)
+        warn_unfinished_restore(opened)
         with working("undoing"):
             done = undo_steps(opened, count, force=force)
-        tell_undone(opened.id, done, as_json, "--files ")
+        report_undo(opened.id, done, as_json, "--files ")
 
 
 COMMAND = undo

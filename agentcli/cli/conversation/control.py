@@ -25,18 +25,18 @@ def _is_hang_up(error: BaseException) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class GoOn:
+class ContinueWork:
     """Work on the waiting messages, or continue where work stopped."""
 
 
 @dataclass(frozen=True, slots=True)
-class Leave:
+class Quit:
     """End the conversation; `failure` is the error that broke the prompt, if that is why."""
 
     failure: BaseException | None = None
 
 
-Input = Submission | GoOn | Leave
+Input = Submission | ContinueWork | Quit
 
 
 def _nothing() -> None:
@@ -72,9 +72,9 @@ class ConversationControl:
         if not self.is_working:
             if text or self.queued():
                 self.held = False
-                self.inputs.put(submission if text else GoOn())
+                self.inputs.put(submission if text else ContinueWork())
             elif self.waiting.mailbox is not None:
-                self.inputs.put(GoOn())
+                self.inputs.put(ContinueWork())
         elif submission.is_command and self.runs_at_once(text):
             return
         elif submission.is_command:
@@ -108,7 +108,7 @@ class ConversationControl:
             self.interrupt()
             return
         self.leaving = True
-        self.inputs.put(Leave())
+        self.inputs.put(Quit())
         if self.is_working:
             self.interrupt()
 
@@ -117,9 +117,9 @@ class ConversationControl:
             # The signal of the hang-up ends the work; where it is ignored, the turn is finished
             # first.
             self.leaving = True
-            self.inputs.put(Leave(TurnInterrupted("terminated", 143)))
+            self.inputs.put(Quit(TurnInterrupted("terminated", 143)))
             return
-        self.inputs.put(Leave(error))
+        self.inputs.put(Quit(error))
         if self.is_working:
             os.kill(os.getpid(), signal.SIGINT)
 
@@ -142,7 +142,7 @@ class ConversationControl:
         idle = not (self.is_working or self.held or self.leaving) and self.inputs.empty()
         if idle and mailbox is not None and mailbox.texts():
             # Another terminal sent it with `agent tell`.
-            self.inputs.put(GoOn())
+            self.inputs.put(ContinueWork())
 
     def status(self) -> Line:
         return self.status_line()
@@ -177,7 +177,7 @@ class ConversationControl:
         for each in given:
             if isinstance(each, Submission):
                 self.submit(each)
-            elif isinstance(each, Leave):
+            elif isinstance(each, Quit):
                 self.inputs.put(each)
                 if not isinstance(each.failure, TurnInterrupted):
                     self.interrupt()

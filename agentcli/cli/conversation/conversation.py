@@ -15,7 +15,7 @@ from agentcli.app.attachments import attached
 from agentcli.app.config import MANAGED_FILE
 from agentcli.app.open_session import OpenSession, with_images
 from agentcli.app.own_commands import OwnCommands
-from agentcli.cli.conversation.control import ConversationControl, GoOn, Leave
+from agentcli.cli.conversation.control import ContinueWork, ConversationControl, Quit
 from agentcli.cli.conversation.mailbox import SessionMailbox
 from agentcli.cli.conversation.mentions import with_mentioned
 from agentcli.cli.conversation.shared_renderer import SharedRenderer
@@ -82,6 +82,8 @@ class Conversation:
         self._notifier: TerminalNotifier | None = None
         self._stale = False
         """Whether the disk may be ahead of the open session."""
+        self._lost: Path | None = None
+        """Folder of the session that is to be reopened once that is possible again."""
         self._sealed = False
         """Whether the session was opened in plan mode, so that its sandbox writes nothing."""
         self._renderer = renderer
@@ -125,11 +127,11 @@ class Conversation:
             with unshielded():
                 given = waiting or self.control.inputs.get()
             match given:
-                case Leave(failure=None):
+                case Quit(failure=None):
                     return 0
-                case Leave(failure=BaseException() as failure):
+                case Quit(failure=BaseException() as failure):
                     raise failure
-                case GoOn():
+                case ContinueWork():
                     self._go_on()
                 case Submission():
                     self._take(given)
@@ -199,7 +201,9 @@ class Conversation:
 
     def open_session(self) -> OpenSession:
         """Return this conversation's session, begun if there is none yet. Raises AgentError."""
-        if self.opened is not None and (self._stale or self._sealed != self._planning):
+        if self._lost is not None:
+            self.open(self._lost)
+        elif self.opened is not None and self._must_reopen(self.opened.session):
             self.open(self.opened.session.folder)
         if self.opened is None:
             ready = self._ready or self.builder.prepare()
@@ -207,6 +211,9 @@ class Conversation:
             self._ready = self.name = None
         assert self.opened is not None
         return self.opened
+
+    def _must_reopen(self, session: Session) -> bool:
+        return self._stale or session.has_failed or self._sealed != self._planning
 
     def open(
         self, folder: Path, model: str | None = None, builder: AgentBuilder | None = None
@@ -221,7 +228,9 @@ class Conversation:
             self._reopen(folder, model)
         except AgentError:
             self._use(builder_before)
-            if before is not None and before != folder and before.exists():
+            if before == folder:
+                self._lost = folder
+            elif before is not None and before.exists():
                 self._reopen(before)
             raise
 
@@ -249,7 +258,7 @@ class Conversation:
         self.opened = opened
         self._last = opened.session.folder
         self._renderer.has_begun = False
-        self._stale, self._sealed = False, self._planning
+        self._stale, self._lost, self._sealed = False, None, self._planning
         self._follow(opened)
         self.control.waiting.mailbox = SessionMailbox(opened.session, self.builder.home)
 
@@ -286,6 +295,7 @@ class Conversation:
         """Let the next message begin a session, whose model is found now. Raises ConfigError when
         there is none."""
         self.close_session()
+        self._lost = None
         self._ready = self.builder.prepare()
         self.status.model = self._ready.models.chain("main").model
 

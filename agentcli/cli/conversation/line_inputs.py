@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from queue import SimpleQueue
 
-from agentcli.cli.conversation.control import ConversationControl, Input, Leave
+from agentcli.cli.conversation.control import ConversationControl, Input, Quit
 from agentcli.errors import TurnInterrupted
 from agentcli.ui.prompt.control import Submission
 from agentcli.ui.prompt.line_prompt import LinePrompt
@@ -33,11 +33,11 @@ class LineInputs(SimpleQueue[Input]):
                 now = time.monotonic()
                 if now - self._interrupted_at < _AGAIN_S:
                     self._prompt.say("\nleaving")
-                    return Leave()
+                    return Quit()
                 self._interrupted_at = now
                 self._prompt.say("\nCtrl-C again leaves")
                 continue
             if text is None:
-                return Leave()
+                return Quit()
             self._control.submit(Submission(text))
         return super().get()

@@ -31,7 +31,7 @@ from agentcli.cli.conversation.status import shown_folder
 from agentcli.cli.flags import Flags
 from agentcli.cli.kept_outputs import kept_outputs
 from agentcli.cli.pager import show_in_pager
-from agentcli.cli.session_common import finish_interrupted_work, label
+from agentcli.cli.session_common import clean_up_interrupted_work, label
 from agentcli.cli.session_selector import Chosen
 from agentcli.cli.slash_command import (
     carry_out,
@@ -89,7 +89,7 @@ def open_conversation(
             folder, message = find()
         task = task or message
     builder, ready = _prepared(flags, prompt, renderer, folder)
-    finish_interrupted_work()
+    clean_up_interrupted_work()
     if builder.settings.ui.editing == "vi":
         prompt.use_vi_keys()
     conversation = Conversation(builder, control, prompt, renderer, carry_out, name, ready)

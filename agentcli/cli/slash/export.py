@@ -12,10 +12,10 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
+from agentcli.cli.atomic_file import write_atomically
 from agentcli.cli.conversation.conversation import Conversation
 from agentcli.cli.conversation.status import shown_folder
 from agentcli.cli.slash_command import SlashCommand
-from agentcli.cli.whole_file import write_whole
 from agentcli.errors import UsageError
 from agentcli.security.redact import Redactor
 from agentcli.security.secret_variables import masked_values
@@ -46,7 +46,7 @@ def export(conversation: Conversation, argument: str) -> None:
         raise UsageError(f"{shown_folder(path)} is there already", hint="choose another name")
     builder = conversation.builder
     redact = Redactor({*masked_values(builder.environ), *builder.registry().keys()})
-    write_whole(path, exporter(form)(trajectory_of(read_session(session.folder), redact)))
+    write_atomically(path, exporter(form)(trajectory_of(read_session(session.folder), redact)))
     conversation.print([Span(f"written as {form}: {shown_folder(path)}", "dim")])
 
 

@@ -11,7 +11,7 @@ from threading import Thread
 
 from agentcli.app.agent_builder import AgentBuilder
 from agentcli.cli.conversation.conversation import Conversation
-from agentcli.cli.reach import known, reachable
+from agentcli.cli.provider_probe import model_facts, probe_providers
 from agentcli.cli.slash_command import SlashCommand, beginning
 from agentcli.errors import ConfigError, NothingChosen
 from agentcli.llm.catalog import Catalog
@@ -59,7 +59,7 @@ def model(conversation: Conversation, argument: str) -> None:
 
 def _chosen(conversation: Conversation) -> str:
     with conversation.working():
-        answers = list(reachable(conversation.builder.registry()))
+        answers = list(probe_providers(conversation.builder.registry()))
     names = [f"{each.provider}/{model}" for each in answers for model in each.models]
     if not names:
         why = "; ".join(f"{each.provider}: {each.error}" for each in answers if each.error)
@@ -68,7 +68,7 @@ def _chosen(conversation: Conversation) -> str:
     catalog = Catalog(conversation.settings.prices)
     now = conversation.status.model
     names = list(dict.fromkeys([now, *names]))
-    cells = [[Span(cell, "dim") for cell in known(catalog, name)] for name in names]
+    cells = [[Span(cell, "dim") for cell in model_facts(catalog, name)] for name in names]
     choices = [
         Choice(name, title=name, facts=facts, name="now" if name == now else "")
         for name, facts in zip(names, aligned(cells, right=(0, 1, 2)), strict=True)

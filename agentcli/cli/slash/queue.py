@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agentcli.cli.conversation.control import GoOn
+from agentcli.cli.conversation.control import ContinueWork
 from agentcli.cli.conversation.conversation import Conversation
 from agentcli.cli.slash_command import SlashCommand, number
 from agentcli.errors import UsageError
@@ -64,7 +64,7 @@ def _release(conversation: Conversation) -> None:
     before, control.held = control.held, False
     released = control.waiting.release()
     if (before or released) and not control.is_working:
-        control.inputs.put(GoOn())
+        control.inputs.put(ContinueWork())
     said = "what waits is heard now" if before or released else "nothing is held back"
     conversation.print([Span(said, "dim")])
 

@@ -15,7 +15,7 @@ from agentcli.app.undo import rewind as rewind_session
 from agentcli.cli.choose_message import Place, choose_place
 from agentcli.cli.conversation.conversation import Conversation
 from agentcli.cli.slash_command import SlashCommand, beginning, number
-from agentcli.cli.undone import changed, notes
+from agentcli.cli.undo_report import restored_lines, undo_notes
 from agentcli.errors import NothingChosen, UsageError
 from agentcli.ui.choices import Choice
 from agentcli.ui.picker import Question, pick
@@ -66,9 +66,9 @@ def _go_back(conversation: Conversation, event: int, part: str) -> None:
         done = rewind_session(
             session, event, files=part != "conversation", conversation=part != "files"
         )
-    conversation.print(*([Span(row)] for row in changed(done)))
+    conversation.print(*([Span(row)] for row in restored_lines(done)))
     way_back = f"/rewind {done.kept_at} {part}".rstrip()
-    conversation.print(*([Span(row, "dim")] for row in notes(done, way_back)))
+    conversation.print(*([Span(row, "dim")] for row in undo_notes(done, way_back)))
 
 
 def _begin_anew(conversation: Conversation, place: Place, part: str) -> None:

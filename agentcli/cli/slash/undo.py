@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from agentcli.app.undo import undo as undo_steps
 from agentcli.cli.conversation.conversation import Conversation
 from agentcli.cli.slash_command import SlashCommand, number
-from agentcli.cli.undone import changed, notes
+from agentcli.cli.undo_report import restored_lines, undo_notes
 from agentcli.errors import UsageError
 from agentcli.ui.prompt.control import Completion
 from agentcli.ui.style import Span
@@ -34,9 +34,9 @@ def undo(conversation: Conversation, argument: str) -> None:
             again = f"/undo {count} {_FORCE}"
             error.hint = f"{again} loses these changes" if _FORCE in error.hint else ""
             raise
-    conversation.print(*([Span(row)] for row in changed(done)))
+    conversation.print(*([Span(row)] for row in restored_lines(done)))
     conversation.print(
-        *([Span(row, "dim")] for row in notes(done, f"/rewind {done.kept_at} files"))
+        *([Span(row, "dim")] for row in undo_notes(done, f"/rewind {done.kept_at} files"))
     )
 
 

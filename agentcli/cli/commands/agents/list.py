@@ -10,13 +10,13 @@ from __future__ import annotations
 import json
 import sys
 
-from agentcli.cli.builders import builder_for, tell_fault
+from agentcli.cli.builders import builder_for, report_config_error
 from agentcli.cli.session_common import Json, here
 from agentcli.ui.sanitize import printable, say
 
 
 def list_(as_json: Json = False) -> None:
-    known = builder_for(here(), tell_fault).agents()
+    known = builder_for(here(), report_config_error).agents()
     rows = [
         {
             "name": agent.name,

@@ -28,7 +28,7 @@ from agentcli.app.session_store import without_password
 from agentcli.app.settings_file import set_in_file
 from agentcli.app.trust import inside_session, load_with_trust
 from agentcli.cli.builders import builder_for
-from agentcli.cli.complaints import print_error
+from agentcli.cli.error_reporting import print_error
 from agentcli.cli.session_common import here
 from agentcli.errors import ConfigError, UsageError
 from agentcli.settings import Settings

@@ -15,7 +15,7 @@ import typer
 from agentcli.app.config import STORE, resolve_workspace
 from agentcli.app.session_store import without_password
 from agentcli.app.trust import load_with_trust
-from agentcli.cli.builders import tell_fault
+from agentcli.cli.builders import report_config_error
 from agentcli.cli.session_common import Json
 from agentcli.errors import ConfigError
 from agentcli.settings import flatten
@@ -46,7 +46,7 @@ def show(
             line = f"{key} = {json.dumps(value, ensure_ascii=False)}"
             say(f"{line:<45}  # {loaded.origins.get(key, 'default')}" if origin else line)
     for fault in faults:
-        tell_fault(fault)
+        report_config_error(fault)
     return 3 if faults else 0
 
 

@@ -19,7 +19,7 @@ import typer
 from agentcli.app.config import user_file
 from agentcli.app.settings_file import add_table
 from agentcli.app.trust import inside_session
-from agentcli.cli.mcp_settings import OfProject, has_server, named_in, project_file, write_project
+from agentcli.cli.mcp_settings import ProjectFlag, has_server, named_in, project_file, write_project
 from agentcli.cli.session_common import here
 from agentcli.errors import UsageError
 from agentcli.mcp.servers_file import check_name
@@ -43,7 +43,7 @@ def add(
     no_sandbox: Annotated[
         bool, typer.Option("--no-sandbox", help="Let it run with all your rights.")
     ] = False,
-    project: OfProject = False,
+    project: ProjectFlag = False,
 ) -> int:
     if inside_session(person_environ()):
         raise UsageError("no session may change settings", hint="run it in a shell of your own")

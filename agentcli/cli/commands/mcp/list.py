@@ -14,7 +14,7 @@ import sys
 from typing import Any
 
 from agentcli.app.server_plans import command_text
-from agentcli.cli.builders import builder_for, tell_fault
+from agentcli.cli.builders import builder_for, report_config_error
 from agentcli.cli.mcp_settings import origin_of
 from agentcli.cli.session_common import Json, here
 from agentcli.settings import ServerSettings, named_servers
@@ -22,7 +22,7 @@ from agentcli.ui.sanitize import printable
 
 
 def list_(as_json: Json = False) -> None:
-    builder = builder_for(here(), tell_fault)
+    builder = builder_for(here(), report_config_error)
     rows = [
         _row(name, server) for name, server in named_servers(builder.settings.mcp_servers).items()
     ]

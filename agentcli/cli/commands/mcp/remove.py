@@ -15,7 +15,7 @@ import typer
 from agentcli.app.config import user_file
 from agentcli.app.settings_file import remove_table
 from agentcli.app.trust import inside_session
-from agentcli.cli.mcp_settings import OfProject, has_server, project_file, write_project
+from agentcli.cli.mcp_settings import ProjectFlag, has_server, project_file, write_project
 from agentcli.cli.session_common import here
 from agentcli.errors import UsageError
 from agentcli.system.programs import person_environ
@@ -24,7 +24,7 @@ from agentcli.ui.sanitize import say
 
 def remove(
     name: Annotated[str, typer.Argument(metavar="NAME")],
-    project: OfProject = False,
+    project: ProjectFlag = False,
 ) -> None:
     if inside_session(person_environ()):
         raise UsageError("no session may change settings", hint="run it in a shell of your own")

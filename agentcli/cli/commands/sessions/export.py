@@ -18,10 +18,10 @@ from typing import Annotated
 
 import typer
 
+from agentcli.cli.atomic_file import write_atomically
 from agentcli.cli.builders import redactor
 from agentcli.cli.session_common import working
 from agentcli.cli.session_selector import Last, Named, SessionOption, selected
-from agentcli.cli.whole_file import write_whole
 from agentcli.sessions.session import read_session
 from agentcli.sessions.transfer.export import exporter
 from agentcli.sessions.transfer.export.base import trajectory_of
@@ -49,7 +49,7 @@ def export(
         if output is None:
             _write_to_stdout(pieces)
         else:
-            write_whole(output, pieces)
+            write_atomically(output, pieces)
     if record.log.fault:
         print(
             f"agent: exported up to event {record.state.end_id}, what follows is damaged:"

@@ -23,15 +23,15 @@ from typing import Annotated
 import typer
 
 from agentcli.cli.session_common import Json, Yes, confirmed, working
-from agentcli.cli.skill_common import OfProject, target_folder
+from agentcli.cli.skill_common import ProjectFlag, target_folder
 from agentcli.errors import UsageError
 from agentcli.files.names import size_text
 from agentcli.git.cloning import CloneFailed, clone, is_url
 from agentcli.knowledge.skill_sources import SkillSource, find_sources
 from agentcli.system.homes import expanded
 from agentcli.system.programs import find_program, person_environ
-from agentcli.ui.literal import visible
 from agentcli.ui.summary import count
+from agentcli.ui.unambiguous_text import reveal_hidden
 
 
 def add(
@@ -48,7 +48,7 @@ def add(
     ref: Annotated[
         str, typer.Option("--ref", help="Branch or tag of the repository.", metavar="REF")
     ] = "",
-    project: OfProject = False,
+    project: ProjectFlag = False,
     replace: Annotated[
         bool, typer.Option("--replace", help="Also in place of those that are there.")
     ] = False,
@@ -61,7 +61,7 @@ def add(
         if not (yes and as_json):
             for skill in found:
                 _show(skill, replaced=replace and (target / skill.name).exists())
-        if not confirmed(f"add {count(len(found), 'skill')} to {visible(str(target))}?", yes):
+        if not confirmed(f"add {count(len(found), 'skill')} to {reveal_hidden(str(target))}?", yes):
             print("agent: nothing was added", file=sys.stderr)
             return 1
         _copy(found, target, replace)
@@ -70,7 +70,7 @@ def add(
         print(json.dumps(told, indent=2))
         return 0
     for skill in found:
-        print(visible(str(target / skill.name)))
+        print(reveal_hidden(str(target / skill.name)))
     if project and any(skill.scripts for skill in found):
         print("agent: with scripts they take effect after: agent trust", file=sys.stderr)
     return 0
@@ -95,7 +95,7 @@ def _fetched(source: str, ref: str) -> Iterator[Path]:
         # The folder is named like the repository: a skill without a name is called by its folder.
         name = source.rstrip("/").removesuffix(".git").replace(":", "/").rpartition("/")[2]
         root = Path(made) / (name if name.strip(".") else "skills")
-        with working(f"fetching {visible(source)}"):
+        with working(f"fetching {reveal_hidden(source)}"):
             try:
                 clone(git, source, root, person_environ(), ref)
             except CloneFailed as why:
@@ -127,11 +127,11 @@ def _show(skill: SkillSource, *, replaced: bool) -> None:
     """Show the skill on stderr, for the person to decide."""
     there = " (in place of the one that is there)" if replaced else ""
     facts = f"{count(len(skill.files), 'file')}, {size_text(skill.bytes)}"
-    print(f"{visible(skill.name)}{there}: {facts}", file=sys.stderr)
+    print(f"{reveal_hidden(skill.name)}{there}: {facts}", file=sys.stderr)
     if skill.description:
-        print(f"  {visible(skill.description)}", file=sys.stderr)
+        print(f"  {reveal_hidden(skill.description)}", file=sys.stderr)
     for name in skill.scripts:
-        print(f"  script: {visible(name)}", file=sys.stderr)
+        print(f"  script: {reveal_hidden(name)}", file=sys.stderr)
 
 
 def _copy(found: Sequence[SkillSource], target: Path, replace: bool) -> None:

@@ -15,16 +15,16 @@ from typing import Annotated
 import typer
 
 from agentcli.cli.session_common import Json, Yes, confirmed
-from agentcli.cli.skill_common import OfProject, known_skills, target_folder
+from agentcli.cli.skill_common import ProjectFlag, known_skills, target_folder
 from agentcli.errors import UsageError, os_error_text
 from agentcli.knowledge.skill_sources import remove_skill
 from agentcli.knowledge.skills import SKILL_FILE
-from agentcli.ui.literal import visible
+from agentcli.ui.unambiguous_text import reveal_hidden
 
 
 def remove(
     name: Annotated[str, typer.Argument(help="Its name, as it is listed.", metavar="SKILL")],
-    project: OfProject = False,
+    project: ProjectFlag = False,
     yes: Yes = False,
     as_json: Json = False,
 ) -> int:
@@ -32,14 +32,16 @@ def remove(
     place = target / name
     if place.parent != target or name.startswith(".") or not (place / SKILL_FILE).is_file():
         raise UsageError(f"{target} has no skill {name!r}", hint=_where(name, project))
-    if not confirmed(f"remove {visible(str(place))} with all that is in it?", yes):
+    if not confirmed(f"remove {reveal_hidden(str(place))} with all that is in it?", yes):
         print("agent: nothing was removed", file=sys.stderr)
         return 1
     try:
         remove_skill(place)
     except OSError as error:
         raise UsageError(f"{place} can't be removed: {os_error_text(error)}") from error
-    print(json.dumps({"removed": str(place)}) if as_json else f"removed {visible(str(place))}")
+    print(
+        json.dumps({"removed": str(place)}) if as_json else f"removed {reveal_hidden(str(place))}"
+    )
     return 0
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from agentcli.errors import SessionError
 
 
-def write_whole(path: Path, pieces: Iterable[str]) -> None:
+def write_atomically(path: Path, pieces: Iterable[str]) -> None:
     """Replace the file `path` once everything is written. Raises SessionError."""
     encoded = (piece.encode("utf-8", "replace") for piece in pieces)
     try:

@@ -101,7 +101,7 @@ def _clipboard_image() -> Path | None:
 
 
 def _told(fault: Exception) -> str:
-    from agentcli.cli.complaints import internal_error
+    from agentcli.cli.error_reporting import internal_error
 
     error = internal_error(fault)
     return f"{error.message}; {error.hint}"

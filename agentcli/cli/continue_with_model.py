@@ -9,8 +9,8 @@ from pathlib import Path, PurePosixPath
 
 from agentcli.agent.replies import ending_of_reply
 from agentcli.app.fork import fork
+from agentcli.cli.continue_session import continue_session
 from agentcli.cli.flags import Flags
-from agentcli.cli.going_on import go_on
 from agentcli.cli.named_place import named_folder
 from agentcli.cli.new_session import NewSession
 from agentcli.cli.session_common import home
@@ -27,7 +27,7 @@ from agentcli.sessions.session import SessionRecord
 from agentcli.ui.sanitize import say
 
 
-def let_answer(
+def continue_with_model(
     model: str, source: SessionRecord | Recording, event_id: int | None, folder: Path | None
 ) -> int:
     """Let `model` continue from event `event_id`, with the files in a new `folder`. Return the exit
@@ -55,7 +55,7 @@ def _go_on(session: SessionRecord, model: str, event_id: int | None, folder: Pat
     where = display_path(forked.workspace)
     for note in (f"from event {cut} on in session {forked.session_id}, in {where}", *forked.notes):
         say(f"agent: {note}", sys.stderr)
-    return go_on(home() / "sessions" / forked.session_id, None, model)
+    return continue_session(home() / "sessions" / forked.session_id, None, model)
 
 
 def _begin(recording: Recording, model: str, folder: Path | None) -> int:

@@ -50,7 +50,7 @@ class ProviderAnswer:
     standing: Outcome = "works"
 
 
-def reachable(registry: Providers) -> Iterator[ProviderAnswer]:
+def probe_providers(registry: Providers) -> Iterator[ProviderAnswer]:
     """Ask each provider with a key or an address set by the person, then the local servers."""
     quick = replace(registry, connect_timeout_s=_LIMIT_S, read_timeout_s=_LIMIT_S)
     with_key = [
@@ -62,7 +62,7 @@ def reachable(registry: Providers) -> Iterator[ProviderAnswer]:
     names = with_key + own
     if names:
         with ThreadPoolExecutor(len(names)) as pool:
-            yield from pool.map(lambda name: ask(quick, name), names)
+            yield from pool.map(lambda name: probe_provider(quick, name), names)
     local: dict[str, list[str]] = {}
     for name in registry.local_models():
         provider, _, model = name.partition("/")
@@ -70,7 +70,7 @@ def reachable(registry: Providers) -> Iterator[ProviderAnswer]:
     yield from (ProviderAnswer(provider, tuple(models)) for provider, models in local.items())
 
 
-def known(catalog: Catalog, name: str) -> tuple[str, str, str]:
+def model_facts(catalog: Catalog, name: str) -> tuple[str, str, str]:
     """Return the context window in tokens and the USD per million tokens of input and of output;
     "-" if unknown."""
     window = catalog.known_context_tokens(name)
@@ -79,7 +79,7 @@ def known(catalog: Catalog, name: str) -> tuple[str, str, str]:
     return (quantity(window) if window else "-", costs[0], costs[1])
 
 
-def ask(registry: Providers, name: str) -> ProviderAnswer:
+def probe_provider(registry: Providers, name: str) -> ProviderAnswer:
     """Ask the provider `name` for its models."""
     try:
         protocol = registry.protocol(registry.endpoint(f"{name}/any"))
@@ -93,7 +93,7 @@ def ask(registry: Providers, name: str) -> ProviderAnswer:
         return ProviderAnswer(name, (), f"{type(error).__name__}: {error}", "failed")
 
 
-def try_out(registry: Providers, name: str, catalog: Catalog) -> ProviderAnswer:
+def try_model(registry: Providers, name: str, catalog: Catalog) -> ProviderAnswer:
     """Check that the model `name` really answers, by asking once for a word."""
     waits = LLMSettings(retries=0, first_byte_s=_ANSWER_LIMIT_S, gap_s=_ANSWER_LIMIT_S)
     request = Request([Message.user_message("Say OK.")], max_output_tokens=_ANSWER_TOKENS)

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from agentcli.cli.commands.models import line
-from agentcli.cli.reach import known
+from agentcli.cli.provider_probe import model_facts
 from agentcli.llm.catalog import Catalog
 from tests.conftest import MODELS
 from tests.server import HttpError, Reply
@@ -25,9 +25,9 @@ def only_openai(agent, server) -> None:
 
 def test_columns_fit_a_terminal():
     catalog = Catalog({})
-    row = line("anthropic/claude-sonnet-5-5", known(catalog, "anthropic/claude-sonnet-5-5"))
+    row = line("anthropic/claude-sonnet-5-5", model_facts(catalog, "anthropic/claude-sonnet-5-5"))
     assert row.split() == ["anthropic/claude-sonnet-5-5", "1M", "2", "10"]
-    assert line("ollama/qwen", known(catalog, "ollama/qwen")).split()[1:] == ["-", "-", "-"]
+    assert line("ollama/qwen", model_facts(catalog, "ollama/qwen")).split()[1:] == ["-", "-", "-"]
     assert len(row) <= 80
 
 

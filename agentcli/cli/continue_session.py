@@ -10,7 +10,7 @@ from agentcli.cli.stored_session import StoredSession
 from agentcli.cli.work import work
 
 
-def go_on(folder: Path, message: str | None, model: str | None = None) -> int:
+def continue_session(folder: Path, message: str | None, model: str | None = None) -> int:
     """Let the agent, or another `model`, work on `message` in the session in `folder`, or on what
     is left to do there. Return the exit code."""
     flags = Flags(model=model)
