@@ -145,6 +145,11 @@ class Session:
     def id(self) -> str:
         return self.folder.name
 
+    @property
+    def has_failed(self) -> bool:
+        """Whether an event couldn't be written. Nothing can be until the session is reopened."""
+        return self._failed is not None
+
     def subscribe(self, subscriber: Subscriber) -> None:
         self._subscribers.append(subscriber)
 

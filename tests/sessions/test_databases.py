@@ -253,7 +253,7 @@ def test_a_conversation_goes_on_once_its_database_is_there_again(agent, serve, p
         postgresql.stop()
         try:
             terminal.type("second\r").until("can't be written")
-            terminal.type("\r").until("can't be reached")
+            terminal.type("\r").until("can't be read")
         finally:
             postgresql.start()
         terminal.type("\r").until("Second answer.")
