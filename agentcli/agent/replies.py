@@ -140,14 +140,14 @@ def _speaks_to_model(event: Event) -> bool:
     )
 
 
-def last_answer(events: Sequence[Event]) -> str:
-    """Return the agent's last words in this turn: the answer it finished with, else its last
-    text."""
+def last_answer(events: Sequence[Event], *, any_turn: bool = False) -> str:
+    """Return the agent's last words in this turn, or in any: the answer it finished with, else its
+    last text."""
     for event in newest_first(events):
         if isinstance(event, AgentFinishAction) and event.final_thought:
             return event.final_thought
         if isinstance(event, MessageAction):
-            if event.source is Source.USER:
+            if event.source is Source.USER and not any_turn:
                 return ""
             if event.source is Source.AGENT and event.content.strip():
                 return event.content

@@ -9,7 +9,7 @@ grow: each layer adds its own items.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -251,6 +251,11 @@ def parse_assignment(text: str) -> tuple[str, Any]:
         return key.strip(), load_toml(f"value = {raw}")["value"]
     except (ValueError, RecursionError):
         return key.strip(), raw
+
+
+def parse_assignments(texts: Iterable[str] | None) -> dict[str, Any]:
+    """Parse the values of `--set`, if there are any. Raises ConfigError."""
+    return dict(map(parse_assignment, texts or ()))
 
 
 _KEYED_SECTIONS: dict[str, type[BaseModel]] = {

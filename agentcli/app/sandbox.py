@@ -111,11 +111,7 @@ class Containment:
                 f"{path} belongs to another user, and commands in the sandbox have none of root's "
                 "powers: they can't write there. Run agent as that user, or with --no-sandbox"
             )
-        if (
-            self.sandbox.layer == "landlock"
-            and self.sandbox.host_ports
-            and not self.sandbox.network
-        ):
+        if self._has_useless_ports:
             yield (
                 "the rules for ports of this machine take no effect: under Landlock commands have "
                 "no network at all, and bubblewrap does not work here"

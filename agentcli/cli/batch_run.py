@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from agentcli import interrupts
-from agentcli.app.config import parse_assignment
+from agentcli.app.config import parse_assignments
 from agentcli.batch.ledger import Ledger
 from agentcli.batch.start import Wanted, run_batch
 from agentcli.batch.summary import table
@@ -37,7 +37,7 @@ def run(
 ) -> int:
     """Run the batch; return 0 when all tasks succeeded, 1 when some failed, 6 when the budget ran
     out first."""
-    assigned = dict(parse_assignment(text) for text in flags.assignments or ())
+    assigned = parse_assignments(flags.assignments)
     values = {**assigned, **flags.settings()}
     wanted = Wanted(tasks, out, workers, values, budget_usd, predictions, retry, ray)
     quiet = flags.quiet

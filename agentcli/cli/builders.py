@@ -13,7 +13,6 @@ from agentcli.cli.session_common import here
 from agentcli.errors import ConfigError
 from agentcli.security.redact import Redactor
 from agentcli.security.secret_variables import masked_values
-from agentcli.system.programs import person_environ
 
 
 def builder_for(
@@ -35,5 +34,9 @@ def report_config_error(fault: ConfigError) -> None:
 def redactor() -> Redactor:
     """Return a redactor for the keys of models and for every other secret in a variable of this
     environment. Mistakes in the settings are left to the commands that use those settings."""
-    registry = builder_for(here(), lambda fault: None).registry()
-    return Redactor({*masked_values(person_environ()), *registry.keys()})
+    return redactor_for(builder_for(here(), lambda fault: None))
+
+
+def redactor_for(builder: AgentBuilder) -> Redactor:
+    """Return a redactor for the keys of models and for every other secret in a variable."""
+    return Redactor({*masked_values(builder.environ), *builder.registry().keys()})

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from agentcli.cli.session_common import home
-from agentcli.cli.session_rows import place, session_row, when_and_how
+from agentcli.cli.session_common import home, tilde_path
+from agentcli.cli.session_rows import session_row, when_and_how
 from agentcli.errors import NothingChosen, SessionError, UsageError
 from agentcli.events import Event, Source
 from agentcli.events.actions import MessageAction, RewindAction
@@ -63,7 +63,7 @@ def preview(found: FoundSession) -> Preview:
     """Return a preview of a session: its name, its folder and the last messages."""
     state = found.state
     name = f"{state.name} · " if state.name else ""
-    heading = f"{name}{place(found)} · {found.folder.name} · {state.model}"
+    heading = f"{name}{tilde_path(state.workspace)} · {found.folder.name} · {state.model}"
     said: dict[Source, str] = {}
     with suppress(SessionError, OSError, ValueError):
         for event in _newest_first(newest_events(found.folder, state)):

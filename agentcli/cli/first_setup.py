@@ -15,8 +15,8 @@ from agentcli.app.agent_builder import AgentBuilder
 from agentcli.app.config import key_path, user_file
 from agentcli.app.keys import require_keepable, store_key
 from agentcli.app.settings_file import require_changeable, set_in_file
-from agentcli.cli.conversation.status import shown_folder
-from agentcli.cli.provider_probe import ProviderAnswer, probe_provider
+from agentcli.cli.provider_probe import ProviderAnswer, local_models, probe_provider
+from agentcli.cli.session_common import tilde_path
 from agentcli.errors import ConfigError, SetupNeeded
 from agentcli.llm.provider import Provider, known_providers
 from agentcli.llm.registry import Providers, require_address
@@ -78,7 +78,7 @@ class _Setup:
 
     def _ask_provider(self) -> str | None:
         say = self.terminal.tell
-        found = self._local_models()
+        found = local_models(self._registry)
         offered = {name: kind for name, kind in known_providers().items() if kind.title}
         offered[_ANOTHER] = Provider("chat_completions", title="another")
         say("\nagent needs a model to work with. Whose?\n")
@@ -94,13 +94,6 @@ class _Setup:
                     return name
             say(f"  a number from 1 to {len(offered)}, please")
         return None
-
-    def _local_models(self) -> dict[str, list[str]]:
-        found: dict[str, list[str]] = {}
-        for full_name in self._registry.local_models():
-            provider, _, model = full_name.partition("/")
-            found.setdefault(provider, []).append(model)
-        return found
 
     def _standing(self, name: str, kind: Provider, found: Mapping[str, Sequence[str]]) -> str:
         if name == _ANOTHER:
@@ -176,7 +169,7 @@ class _Setup:
             if answer.error and not self.terminal.agrees("  Keep the key all the same?"):
                 continue
             path = store_key(self.builder.environ, variable, key)
-            self.terminal.tell(f"  kept in {shown_folder(path)}, for you alone to read")
+            self.terminal.tell(f"  kept in {tilde_path(path)}, for you alone to read")
             if self.builder.environ.get(variable):
                 self.terminal.tell(f"  {variable} in your shell goes before it: unset {variable}")
             return answer
@@ -232,7 +225,7 @@ class _Setup:
         for key, value in {**self.own, "model.name": model}.items():
             if key == "model.name" or model.startswith(f"{key_path(key)[1]}/"):
                 set_in_file(path, key, value)
-        self.terminal.tell(f"  kept in {shown_folder(path)}")
+        self.terminal.tell(f"  kept in {tilde_path(path)}")
         if shell := self.builder.environ.get("AGENT_MODEL"):
             self.terminal.tell(f"  AGENT_MODEL={shell} in your shell goes before it")
         self.terminal.tell(f"Ready, with {model}.")

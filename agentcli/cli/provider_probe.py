@@ -63,11 +63,17 @@ def probe_providers(registry: Providers) -> Iterator[ProviderAnswer]:
     if names:
         with ThreadPoolExecutor(len(names)) as pool:
             yield from pool.map(lambda name: probe_provider(quick, name), names)
-    local: dict[str, list[str]] = {}
+    for provider, models in local_models(registry).items():
+        yield ProviderAnswer(provider, tuple(models))
+
+
+def local_models(registry: Providers) -> dict[str, list[str]]:
+    """Return the models of the local servers that answer, by provider."""
+    found: dict[str, list[str]] = {}
     for name in registry.local_models():
         provider, _, model = name.partition("/")
-        local.setdefault(provider, []).append(model)
-    yield from (ProviderAnswer(provider, tuple(models)) for provider, models in local.items())
+        found.setdefault(provider, []).append(model)
+    return found
 
 
 def model_facts(catalog: Catalog, name: str) -> tuple[str, str, str]:

@@ -63,6 +63,14 @@ def here() -> Path:
     return resolve_workspace(None)
 
 
+def tilde_path(path: Path | str) -> str:
+    """Return `path` with `~` for the person's home, safe to show."""
+    home, text = person_environ().get("HOME", ""), str(path)
+    if home and (text == home or text.startswith(f"{home}/")):
+        text = f"~{text.removeprefix(home)}"
+    return printable(text, multiline=False)
+
+
 def at_terminal() -> bool:
     """Return whether a person sees all output and can choose."""
     return all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agentcli.cli.session_common import age, home
+from agentcli.cli.session_common import age, home, tilde_path
 from agentcli.sessions.library import library_of
 from agentcli.sessions.manage.retention import updated_at
 from agentcli.sessions.search.finder import FoundSession
 from agentcli.sessions.state import State
 from agentcli.sessions.store import Holder
-from agentcli.system.programs import person_environ
 from agentcli.ui.choices import Choice, aligned
 from agentcli.ui.resume_summary import how_it_ended
 from agentcli.ui.style import Line, Span, Style
@@ -39,18 +38,10 @@ def session_row(
         title=found.state.title,
         facts=facts,
         name=found.state.name or "",
-        place=place(found) if with_place else "",
+        place=tilde_path(found.state.workspace) if with_place else "",
         hidden=found.folder.name,
         needs_message=needs_message,
     )
-
-
-def place(found: FoundSession) -> str:
-    """Return the folder that a session works in, with ~ for home."""
-    folder, user_home = found.state.workspace, person_environ().get("HOME", "")
-    if user_home and folder.startswith(f"{user_home}/"):
-        return f"~{folder.removeprefix(user_home)}"
-    return folder
 
 
 def how_it_stands(state: State, user: Holder | None) -> str:

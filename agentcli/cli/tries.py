@@ -16,7 +16,7 @@ from agentcli import interrupts
 from agentcli.agent.run_limits import MAX_BUDGET
 from agentcli.app.agent_builder import AgentBuilder
 from agentcli.app.builders import NOBODY, Person, builder_in
-from agentcli.app.config import parse_assignment
+from agentcli.app.config import parse_assignments
 from agentcli.app.required import required_of
 from agentcli.app.tries import Tries, TryCopy, tries_of
 from agentcli.checkpoints.snapshots import Change
@@ -89,7 +89,7 @@ def run_tries(
 
     def run() -> int:
         workspace = beginning.workspace(flags.folder)
-        assigned = dict(map(parse_assignment, flags.assignments or ()))
+        assigned = parse_assignments(flags.assignments)
         person = Person(ask_trust) if TerminalApprover().available() else NOBODY
         builder, notices = builder_in(workspace, {**assigned, **flags.settings()}, person)
         for notice in notices:

@@ -77,13 +77,6 @@ class TryProgress:
         check = self.judged.check if self.judged else None
         return self.exit_code == 0 and check is not None and check.passed
 
-    @property
-    def why_bad(self) -> str:
-        """Why it is not good, in a sentence, if more is known than that the check failed."""
-        check = self.judged.check if self.judged else None
-        last_line = check.tail.strip().rpartition("\n")[2] if check and not check.passed else ""
-        return self.error or last_line
-
     def as_dict(self) -> dict[str, Any]:
         judged = self.judged
         check = judged.check if judged else None

@@ -15,7 +15,7 @@ from agentcli.api.session import Session
 from agentcli.app.agent_builder import AgentBuilder
 from agentcli.app.builders import NOBODY, Person, builder_in
 from agentcli.app.child_parent import AskPerson
-from agentcli.app.config import parse_assignment
+from agentcli.app.config import parse_assignments
 from agentcli.app.configured_store import use_configured_store
 from agentcli.app.open_session import OpenSession
 from agentcli.cli.ask_folders import ask_folders
@@ -75,7 +75,7 @@ def report_failures(outcome: OutcomeReporter, do: Callable[[], int]) -> int:
 
 
 def _work(flags: Flags, opening: Opening, outcome: OutcomeReporter) -> int:
-    assigned = dict(parse_assignment(text) for text in flags.assignments or ())
+    assigned = parse_assignments(flags.assignments)
     use_configured_store(assigned)
     workspace = opening.workspace(flags.folder)
     asks = TerminalApprover().available()

@@ -17,7 +17,7 @@ from typing import Annotated
 
 import typer
 
-from agentcli.app.config import parse_assignment
+from agentcli.app.config import parse_assignments
 from agentcli.app.configured_store import use_configured_store
 from agentcli.app.trust import inside_session
 from agentcli.cli.ask_trust import would_take_effect
@@ -55,7 +55,7 @@ def acp(
         ) from error
     if sys.stdin.isatty():
         print("agent: waits for an editor to speak on stdin; Ctrl-C ends it", file=sys.stderr)
-    assigned = dict(parse_assignment(text) for text in flags.assignments or ())
+    assigned = parse_assignments(flags.assignments)
     use_configured_store(assigned)
     clean_up_interrupted_work()
     _begin_log()

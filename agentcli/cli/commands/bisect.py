@@ -22,7 +22,7 @@ import typer
 
 from agentcli.app.agent_builder import AgentBuilder
 from agentcli.app.bisect import Bisected, Bisection, Verdict, Wanted
-from agentcli.app.config import parse_assignment
+from agentcli.app.config import parse_assignments
 from agentcli.cli.builders import builder_for, redactor
 from agentcli.cli.commands.diff import print_patch
 from agentcli.cli.flags import require_check, seconds
@@ -85,7 +85,7 @@ def bisect(
 
 def _builder(folder: Path, assignments: list[str] | None) -> AgentBuilder:
     workspace = state_of(folder).local_workspace or here()
-    return builder_for(workspace, flags=dict(map(parse_assignment, assignments or ())))
+    return builder_for(workspace, flags=parse_assignments(assignments))
 
 
 class _Progress:

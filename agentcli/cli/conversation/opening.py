@@ -16,7 +16,7 @@ from agentcli import __version__
 from agentcli.app.agent_builder import AgentBuilder, Prepared
 from agentcli.app.builders import Person, builder_in
 from agentcli.app.child_parent import AskPerson
-from agentcli.app.config import parse_assignment, resolve_workspace
+from agentcli.app.config import parse_assignments, resolve_workspace
 from agentcli.app.configured_store import use_configured_store
 from agentcli.app.resume import workspace_of
 from agentcli.app.server_mentions import resources
@@ -27,11 +27,10 @@ from agentcli.cli.conversation.control import ConversationControl
 from agentcli.cli.conversation.conversation import Conversation
 from agentcli.cli.conversation.mentions import MENTION
 from agentcli.cli.conversation.shared_renderer import SharedRenderer
-from agentcli.cli.conversation.status import shown_folder
 from agentcli.cli.flags import Flags
 from agentcli.cli.kept_outputs import kept_outputs
 from agentcli.cli.pager import show_in_pager
-from agentcli.cli.session_common import clean_up_interrupted_work, label
+from agentcli.cli.session_common import clean_up_interrupted_work, label, tilde_path
 from agentcli.cli.session_selector import Chosen
 from agentcli.cli.slash_command import (
     carry_out,
@@ -82,7 +81,7 @@ def open_conversation(
             folding=None if flags.verbose else replace(FOLDED, hint="Ctrl-O"),
         )
     )
-    use_configured_store(_assigned(flags))
+    use_configured_store(parse_assignments(flags.assignments))
     folder = None
     if find is not None:
         with prompt.suspended():
@@ -99,7 +98,7 @@ def open_conversation(
     control.runs_at_once = lambda text: run_at_once(conversation, text)
     control.completer = _completer(conversation)
     control.on_unfold = lambda: prompt.give_way_to(lambda: _unfold(conversation))
-    where = shown_folder(builder.workspace)
+    where = tilde_path(builder.workspace)
     conversation.print([Span(f"agent {__version__}", "bold"), Span(f" · {where} · /help", "dim")])
     for notice in read_own_commands(conversation).notices:
         conversation.print([Span(printable(notice), "dim")])
@@ -134,11 +133,6 @@ def _prepared(
                 raise
 
 
-def _assigned(flags: Flags) -> dict[str, Any]:
-    """Return what --set sets, by dotted key. Raises ConfigError."""
-    return dict(parse_assignment(text) for text in flags.assignments or ())
-
-
 def _builder(
     flags: Flags, prompt: Prompt, renderer: SharedRenderer, workspace: Path
 ) -> AgentBuilder:
@@ -169,7 +163,7 @@ def _builder(
         return ask_person
 
     person = Person(trusts, asks, name_folders)
-    values = {**_assigned(flags), **flags.settings()}
+    values = {**parse_assignments(flags.assignments), **flags.settings()}
     builder, notices = builder_in(workspace, values, person, interactive=True)
     for notice in notices:
         renderer.on_progress(Notice(notice))

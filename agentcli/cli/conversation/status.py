@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from agentcli.events import Event, Progress
 from agentcli.llm.catalog import Catalog
 from agentcli.sessions.session import Session
 from agentcli.settings import Settings
-from agentcli.system.programs import person_environ
 from agentcli.ui.sanitize import printable
 from agentcli.ui.style import Line, Span, Style, cells
 from agentcli.ui.summary import money
@@ -74,12 +71,3 @@ class ConversationStatus:
         for number, fact in enumerate(facts):
             line += [Span(_BETWEEN, "dim"), fact] if number else [fact]
         return line
-
-
-def shown_folder(folder: Path) -> str:
-    """Return the folder with `~` for the person's home."""
-    home = person_environ().get("HOME", "")
-    text = str(folder)
-    if home and (text == home or text.startswith(f"{home}/")):
-        text = f"~{text.removeprefix(home)}"
-    return printable(text, multiline=False)

@@ -9,12 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from agentcli.agent.replies import last_answer
 from agentcli.cli.conversation.clipboard import copy_text
 from agentcli.cli.conversation.conversation import Conversation
 from agentcli.cli.slash_command import SlashCommand, first_line, number
 from agentcli.errors import UsageError
-from agentcli.events import Event, Source
-from agentcli.events.actions import AgentFinishAction, CmdRunAction, MessageAction
+from agentcli.events import Event
+from agentcli.events.actions import CmdRunAction
 from agentcli.events.live import newest_first
 from agentcli.ui.prompt.control import Completion
 from agentcli.ui.sanitize import printable
@@ -45,7 +46,7 @@ def _meant(events: Sequence[Event], argument: str) -> tuple[str, str]:
         if not command:
             raise UsageError("no command ran yet")
         return "the last command", command
-    answer = _last_answer(events)
+    answer = last_answer(events, any_turn=True).strip()
     if not answer:
         raise UsageError("there is no answer yet")
     if not argument:
@@ -59,16 +60,6 @@ def _meant(events: Sequence[Event], argument: str) -> tuple[str, str]:
             hint=f"such as {_EXAMPLES}",
         )
     return f"code block {argument}", chosen
-
-
-def _last_answer(events: Sequence[Event]) -> str:
-    """Return what the agent said last, in any turn."""
-    for event in newest_first(events):
-        if isinstance(event, AgentFinishAction) and event.final_thought.strip():
-            return event.final_thought.strip()
-        if isinstance(event, MessageAction) and event.source is Source.AGENT and event.content:
-            return event.content.strip()
-    return ""
 
 
 def _last_command(events: Sequence[Event]) -> str:
@@ -87,7 +78,7 @@ def _complete(conversation: Conversation, typed: str) -> Sequence[Completion]:
     if conversation.opened is None:
         return []
     events = conversation.opened.session.events
-    blocks = enumerate(code_blocks(_last_answer(events)), 1)
+    blocks = enumerate(code_blocks(last_answer(events, any_turn=True)), 1)
     found = [Completion(str(place), first_line(block)) for place, block in blocks]
     if command := _last_command(events):
         found.append(Completion(_COMMAND, first_line(command)))

@@ -13,12 +13,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from agentcli.cli.atomic_file import write_atomically
+from agentcli.cli.builders import redactor_for
 from agentcli.cli.conversation.conversation import Conversation
-from agentcli.cli.conversation.status import shown_folder
+from agentcli.cli.session_common import tilde_path
 from agentcli.cli.slash_command import SlashCommand
 from agentcli.errors import UsageError
-from agentcli.security.redact import Redactor
-from agentcli.security.secret_variables import masked_values
 from agentcli.sessions.session import read_session
 from agentcli.sessions.transfer.export import EXPORTERS, exporter
 from agentcli.sessions.transfer.export.base import trajectory_of
@@ -41,13 +40,12 @@ def export(conversation: Conversation, argument: str) -> None:
         path /= own_name
     if path.is_relative_to(workspace) and os.path.realpath(path) != str(path):
         # A command of the session may have left a link to a file that only the person may write.
-        raise UsageError(f"{shown_folder(path)} leads through a link", hint="choose another name")
+        raise UsageError(f"{tilde_path(path)} leads through a link", hint="choose another name")
     if path.name != own_name and path.exists():
-        raise UsageError(f"{shown_folder(path)} is there already", hint="choose another name")
-    builder = conversation.builder
-    redact = Redactor({*masked_values(builder.environ), *builder.registry().keys()})
+        raise UsageError(f"{tilde_path(path)} is there already", hint="choose another name")
+    redact = redactor_for(conversation.builder)
     write_atomically(path, exporter(form)(trajectory_of(read_session(session.folder), redact)))
-    conversation.print([Span(f"written as {form}: {shown_folder(path)}", "dim")])
+    conversation.print([Span(f"written as {form}: {tilde_path(path)}", "dim")])
 
 
 def _meant(argument: str) -> tuple[str, str]:

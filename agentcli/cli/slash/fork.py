@@ -12,7 +12,7 @@ from dataclasses import replace
 from agentcli.app.fork import fork as fork_session
 from agentcli.cli.choose_message import choose_message
 from agentcli.cli.conversation.conversation import Conversation
-from agentcli.cli.conversation.status import shown_folder
+from agentcli.cli.session_common import tilde_path
 from agentcli.cli.slash_command import SlashCommand
 from agentcli.system.homes import expanded
 from agentcli.ui.picker import Question
@@ -33,7 +33,7 @@ def fork(conversation: Conversation, argument: str) -> None:
     copy = session.folder.with_name(done.session_id)
     # Its files come from this folder, so the trust decision for this folder holds for them too.
     conversation.open(copy, builder=replace(builder, workspace=done.workspace))
-    where = shown_folder(done.workspace)
+    where = tilde_path(done.workspace)
     conversation.print(
         *([Span(printable(note, multiline=False), "dim")] for note in done.notes),
         [Span(f"you are in the copy, its files are in {where}", "dim")],

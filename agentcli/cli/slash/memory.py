@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from agentcli.app.knowledge import notes_on
 from agentcli.cli.conversation.conversation import Conversation
 from agentcli.cli.conversation.editing import edit
-from agentcli.cli.conversation.status import shown_folder
+from agentcli.cli.session_common import tilde_path
 from agentcli.cli.slash_command import SlashCommand
 from agentcli.errors import UsageError
 from agentcli.knowledge.notes import FILES, Notes, Target
@@ -57,7 +57,7 @@ def _edit(conversation: Conversation, notes: Notes, way: str) -> None:
 def _shown(notes: Notes, target: Target) -> Iterator[Line]:
     entries = notes.entries(target)
     size = count(len(entries), "note") if entries else "no notes"
-    path = shown_folder(notes.path(target))
+    path = tilde_path(notes.path(target))
     yield [Span(f"{size} {_WHOSE[target]}", "bold"), Span(f"  {path}", "dim")]
     for entry in entries:
         first, *more = printable(entry).split("\n")

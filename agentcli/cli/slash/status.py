@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from agentcli import __version__
 from agentcli.cli.commands.context import use_of
 from agentcli.cli.conversation.conversation import Conversation
-from agentcli.cli.conversation.status import shown_folder
+from agentcli.cli.session_common import tilde_path
 from agentcli.cli.slash_command import SlashCommand
 from agentcli.events.observations import SessionStartedObservation
 from agentcli.sessions.session import Session
@@ -43,7 +43,7 @@ def _settings(conversation: Conversation) -> Iterator[tuple[str, str]]:
     settings = conversation.settings
     effort = f", effort {settings.model.effort}" if settings.model.effort else ""
     yield "model", f"{conversation.status.model}{effort}"
-    yield "folder", shown_folder(conversation.builder.workspace)
+    yield "folder", tilde_path(conversation.builder.workspace)
     if conversation.opened is not None:
         yield "sandbox", _sandbox(conversation.session)
     yield "approval", settings.agent.approval
