@@ -11,16 +11,13 @@ from agentcli.events import Action, Event, Observation, Source
 from agentcli.events.actions import CondensationAction, MessageAction, SystemMessageAction
 from agentcli.events.live import live
 from agentcli.events.observations import (
-    CmdOutputObservation,
     DecisionObservation,
     ErrorObservation,
-    FileReadObservation,
-    IPythonRunCellObservation,
     RecallObservation,
     ReplyDiscardedObservation,
 )
 from agentcli.memory.image_tokens import image_tokens
-from agentcli.memory.projection import MAX_BOUNDED_CHARS, MAX_OBSERVATION_CHARS, clip, visible
+from agentcli.memory.projection import is_told_uncalled, shown_text, visible
 from agentcli.memory.tokens import Size, TokenEstimator, text_bytes, tools_size
 from agentcli.messages import ToolSchema
 
@@ -40,12 +37,6 @@ Kind = Literal[
 MOST_BIGGEST = 10
 _MAIN = "main"
 _OVERHEAD_BYTES = 16
-_BOUNDED = (
-    CmdOutputObservation,
-    FileReadObservation,
-    IPythonRunCellObservation,
-    RecallObservation,
-)
 _RECALLED: dict[str, Kind] = {
     "facts": "facts",
     "instructions": "instructions",
@@ -155,15 +146,14 @@ def pieces_of(event: Event, tool: str | None, provider: str) -> Iterator[Piece]:
 
 
 def _observed(event: Observation, tool: str | None, provider: str) -> Iterator[Piece]:
-    limit = MAX_BOUNDED_CHARS if isinstance(event, _BOUNDED) else MAX_OBSERVATION_CHARS
-    size = _size(clip(event.content, limit))
+    size = _size(shown_text(event))
     if tool is not None:
         urls = getattr(event, "image_urls", ())
         images = sum(image_tokens(url, provider) for url in urls)
         yield "results", tool, event, size + Size(0, images), event.message
     elif isinstance(event, RecallObservation):
         yield from _recalled(event, size)
-    elif isinstance(event, ErrorObservation) and event.cause is None:
+    elif is_told_uncalled(event):
         yield "other", "", event, size, event.message
 
 

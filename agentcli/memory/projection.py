@@ -46,7 +46,7 @@ _SLACK_CHARS = 3_000
 _NO_RESULT = "Interrupted; its effect is unknown. Check before you repeat it."
 _BOUNDED = (
     *(CmdOutputObservation, FileReadObservation, IPythonRunCellObservation),
-    *(BrowserOutputObservation, MCPObservation),
+    *(BrowserOutputObservation, MCPObservation, RecallObservation),
 )
 _WITH_IMAGES = (
     *(FileReadObservation, IPythonRunCellObservation, MCPObservation),
@@ -138,14 +138,8 @@ class Projector:
         if event.cause is not None and reply is not None and event.cause in reply.calls:
             call = reply.calls[event.cause]
             reply.results.setdefault(event.cause, _result(event, call))
-        elif isinstance(event, SetAsideObservation) and event.content:
-            self._say(Message.user_message(event.content))
-        elif (isinstance(event, ErrorObservation) and event.cause is None) or isinstance(
-            event, RecallObservation
-        ):
-            recalled = isinstance(event, RecallObservation)
-            limit = MAX_BOUNDED_CHARS if recalled else MAX_OBSERVATION_CHARS
-            self._say(Message.user_message(clip(event.content, limit)))
+        elif is_told_uncalled(event):
+            self._say(Message.user_message(shown_text(event)))
 
     def _say(self, message: Message) -> None:
         if self._open is not None and not self._open.answered:
@@ -230,6 +224,20 @@ def _short_arguments(raw: str, event_id: int) -> str:
     return json.dumps(short, ensure_ascii=False)
 
 
+def is_told_uncalled(event: Observation) -> bool:
+    """Whether the model is told of `event` even if that answers no call."""
+    if isinstance(event, SetAsideObservation):
+        return bool(event.content)
+    is_error = isinstance(event, ErrorObservation) and event.cause is None
+    return is_error or isinstance(event, RecallObservation)
+
+
+def shown_text(event: Observation) -> str:
+    """Return as much of the content of `event` as the model sees."""
+    limit = MAX_BOUNDED_CHARS if isinstance(event, _BOUNDED) else MAX_OBSERVATION_CHARS
+    return clip(event.content, limit)
+
+
 def clip(text: str, limit: int = MAX_OBSERVATION_CHARS) -> str:
     """Return `text`, with its middle left out at line boundaries if it is longer than `limit`."""
     if len(text) <= limit + min(_SLACK_CHARS, limit // 10):
@@ -266,7 +274,6 @@ def _result(event: Observation, call: ToolCall) -> Message:
         return Message.tool_message(why, call.id, is_error=True)
     images = event.image_urls if isinstance(event, _WITH_IMAGES) else ()
     failed = isinstance(event, ErrorObservation) or getattr(event, "error", False) is True
-    limit = MAX_BOUNDED_CHARS if isinstance(event, _BOUNDED) else MAX_OBSERVATION_CHARS
     return Message.tool_message(
-        clip(event.content, limit) or "(no output)", call.id, is_error=failed, image_urls=images
+        shown_text(event) or "(no output)", call.id, is_error=failed, image_urls=images
     )

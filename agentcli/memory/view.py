@@ -16,12 +16,11 @@ from agentcli.events.actions import (
 )
 from agentcli.events.observations import (
     DecisionObservation,
-    ErrorObservation,
     RecallObservation,
     ReplyDiscardedObservation,
 )
 from agentcli.memory.compaction_cost import Decision
-from agentcli.memory.projection import MAX_OBSERVATION_CHARS, visible
+from agentcli.memory.projection import is_told_uncalled, shown_text, visible
 from agentcli.memory.tokens import text_bytes
 from agentcli.messages import Reply
 
@@ -165,7 +164,7 @@ def speaks(event: Event) -> bool:
         return True
     if isinstance(event, DecisionObservation) or not isinstance(event, Observation):
         return False
-    return event.cause is not None or isinstance(event, ErrorObservation | RecallObservation)
+    return event.cause is not None or is_told_uncalled(event)
 
 
 def stays(event: Event) -> bool:
@@ -185,7 +184,7 @@ def event_bytes(event: Event) -> int:
     if isinstance(event, SystemMessageAction | MessageAction):
         size += text_bytes(event.content)
     elif isinstance(event, Observation) and size:
-        size += text_bytes(event.content[: 4 * MAX_OBSERVATION_CHARS])
+        size += text_bytes(shown_text(event))
     elif isinstance(event, Action) and event.tool_call_metadata is not None:
         call = event.tool_call_metadata
         size += len(call.function_name) + text_bytes(call.raw_arguments)

@@ -10,9 +10,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentcli.cli.commands.context import picture
-from agentcli.events import ReplyPart, Source
-from agentcli.events.actions import MessageAction
-from agentcli.events.observations import ReplyDiscardedObservation
+from agentcli.events import ReplyPart, Source, ToolCallMetadata
+from agentcli.events.actions import MessageAction, ToolCallAction
+from agentcli.events.observations import (
+    BrowserOutputObservation,
+    CmdOutputObservation,
+    MCPObservation,
+    RecallObservation,
+    ReplyDiscardedObservation,
+    SetAsideObservation,
+    SuccessObservation,
+)
 from agentcli.memory.context_use import ContextUse, Part, Share, context_use
 from agentcli.memory.projection import project
 from agentcli.memory.tokens import Size, size_of
@@ -96,6 +104,59 @@ def test_a_reply_that_was_discarded_takes_nothing():
     assert context_use(history, 100_000, 1_000).used < 20
 
 
+LONG = "a line of a long result\n" * 4_000
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        BrowserOutputObservation(url="http://localhost", content=LONG),
+        CmdOutputObservation(content=LONG),
+        MCPObservation(server="s", name="look", content=LONG),
+        SuccessObservation(content=LONG),
+    ],
+    ids=lambda told: told.kind,
+)
+def test_a_long_result_counts_as_much_as_is_sent(told):
+    history = [
+        MessageAction(id=0, content="Go on.", source=Source.USER),
+        ToolCallAction(
+            id=1,
+            name="look",
+            raw_arguments="{}",
+            reply=ReplyPart(id="r", index=0, total=1),
+            tool_call_metadata=ToolCallMetadata(
+                tool_call_id="c", function_name="look", raw_arguments="{}"
+            ),
+        ),
+        told.model_copy(update={"id": 2, "cause": 1}),
+    ]
+    assert abs(context_use(history, 100_000, 1_000).used - sent_bytes(history) / 4) < 50
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        RecallObservation(recall_type="workspace_context", content=LONG),
+        SetAsideObservation(content=LONG),
+    ],
+    ids=lambda told: told.kind,
+)
+def test_what_the_model_is_told_without_a_call_counts_too(told):
+    history = [
+        MessageAction(id=0, content="Go on.", source=Source.USER),
+        told.model_copy(update={"id": 1}),
+    ]
+    assert abs(context_use(history, 100_000, 1_000).used - sent_bytes(history) / 4) < 50
+
+
+def sent_bytes(history):
+    """The size of the request, without what stands for a missing result, which is no part of the
+    history."""
+    messages = [m for m in project(history) if "its effect is unknown" not in m.content]
+    return sum(map(size_of, messages), Size()).text
+
+
 sizes = st.integers(1, 10**6)
 results = st.tuples(st.just("results"), st.text(max_size=30), sizes)
 others = st.tuples(st.sampled_from(["user", "replies", "system", "summaries"]), st.just(""), sizes)
@@ -122,8 +183,4 @@ def test_the_parts_are_what_is_sent(history):
     """In size, up to the few bytes that go around each part."""
     history.append(MessageAction(id=len(history), content="Go on.", source=Source.USER))
     use = context_use(history, 100_000, 1_000)
-    sent = Size()
-    for message in project(history):
-        # What stands for a missing result is no part of the history.
-        sent += Size() if "its effect is unknown" in message.content else size_of(message)
-    assert abs(use.used - sent.text / 4) <= 50 * len(history) / 4
+    assert abs(use.used - sent_bytes(history) / 4) <= 50 * len(history) / 4
