@@ -162,7 +162,7 @@ class _Rerun:
         """Return one normaliser for what was recorded then, and one for what comes now."""
         stage, own = self._stage, self._terms.own
         return (
-            Normaliser((), stage.session_id, own, then, stage.lent),
+            Normaliser(self._names.aliases(), stage.session_id, own, then, stage.lent),
             Normaliser(self._names.back(), stage.session_id, own, datetime.now(UTC), stage.lent),
         )
 

@@ -18,13 +18,23 @@ class Names:
 
     def __init__(self, places: Sequence[tuple[str, str]]) -> None:
         self._places = [(_as_folder(there), here) for there, here in places]
-        self._back = [(here, there) for there, here in places]
+        self._back: dict[str, str] = {}
+        for there, here in places:
+            self._back.setdefault(here, there)
+        self._aliases = [
+            (there, self._back[here]) for there, here in places if self._back[here] != there
+        ]
         self._outputs: dict[str, str] = {}
         """What files that keep outputs are called now, by what they were called then."""
 
     def back(self) -> list[tuple[str, str]]:
-        """Names in the copy, with what the session called the same."""
-        return [*self._back, *((now, then) for then, now in self._outputs.items())]
+        """Return the names in the copy, with what the session called the same."""
+        return [*self._back.items(), *((now, then) for then, now in self._outputs.items())]
+
+    def aliases(self) -> list[tuple[str, str]]:
+        """Return other names that the session had for a folder, with the one that `back` gives it:
+        the log of a fork has the folder of the original too."""
+        return self._aliases
 
     def learn(self, recorded: Observation, now: Observation) -> None:
         """Of the files that keep what a command put out."""

@@ -14,11 +14,15 @@ _PORTS = re.compile(
 )
 _FIRST_FREE_PORT = 32_768
 """From here on the system gives them out; those below are chosen, and mean something."""
+_COMMIT = r"(?=[a-f]*\d)(?=\d*[a-f])[0-9a-f]{7,40}\b"
 _COMMITS = re.compile(
-    r"(\[[\w./-]+(?: \(root-commit\))? |^commit |\bHEAD is now at )[0-9a-f]{7,40}\b"
-    r"|^(?=[a-f]*\d)(?=\d*[a-f])[0-9a-f]{7,12}(?= )",
+    r"(\[[\w./-]+(?: \(root-commit\))? |^commit |\bHEAD (?:is now|detached) at |^Merge: |\(was "
+    r"|^Updating |^Dropped refs/stash@\{\d+\} \(|\bon [\w./-]+: |^[*+ ] [\w./-]+ +|-g)"
+    rf"{_COMMIT}(?:( |\.\.){_COMMIT})?"
+    rf"|^([*|/\\ ]*\^?){_COMMIT}(?:(\.\.){_COMMIT})?(?= |$)",
     re.M,
 )
+"""In what git says, not in the changes that it shows: `index` there names contents of files."""
 _LISTED = re.compile(
     r"^([bcdlps-])([rwxsStT-]{9}[.+@]?) +\d+ +\S+ +\S+ +([\d.,]+[KMGT]?) "
     r"+[A-Z]\w\w +\d+ +(?:\d\d:\d\d|\d{4}) (.*)$",
@@ -57,7 +61,8 @@ class Normaliser:
         now: datetime,
         lent: Collection[str] = (),
     ) -> None:
-        self._places = sorted(places, key=lambda place: -len(place[0]))
+        longest_first = sorted(places, key=lambda place: -len(place[0]))
+        self._places = [(_whole(here), name) for here, name in longest_first]
         self._session = f"/sessions/{session}"
         self._own = own
         self._now = now
@@ -65,8 +70,8 @@ class Normaliser:
 
     def of_file(self, text: str) -> str:
         """What a file has, or the name of one: only places and dates of the run."""
-        for here, name in self._places:
-            text = text.replace(here, name)
+        for pattern, name in self._places:
+            text = name.join(pattern.split(text))
         text = _MASKED.sub("", self._without_home(text))
         for pattern in self._own:
             text = pattern.sub("<yours>", text)
@@ -77,7 +82,7 @@ class Normaliser:
         text = _PORTS.sub(_port, self.of_file(text))
         text = _LISTED.sub(self._listed, _TOTAL.sub("total <size>\n", text))
         if of_git:
-            text = _COMMITS.sub(lambda match: f"{match[1] or ''}<commit>", text)
+            text = _COMMITS.sub(_commit, text)
         for name, pattern in _OTHERS:
             text = pattern.sub(f"<{name}>", text)
         return text
@@ -112,6 +117,11 @@ class Normaliser:
         return replaced
 
 
+def _whole(path: str) -> re.Pattern[str]:
+    """Match the path, but not one that only begins like it."""
+    return re.compile(rf"{re.escape(path)}(?![\w-]|\.\w)")
+
+
 def _day(text: str) -> datetime | None:
     try:
         return datetime.fromisoformat(f"{text[:10]}T12:00:00+00:00")
@@ -124,6 +134,12 @@ def _moment(text: str) -> datetime | None:
     return datetime.fromisoformat("1970-01-01T00:00:00+00:00") + timedelta(
         seconds=seconds / 1000 if seconds > 1e12 else seconds
     )
+
+
+def _commit(match: re.Match[str]) -> str:
+    before = match[1] or match[3] or ""
+    between = match[2] or match[4]
+    return f"{before}<commit>{between}<commit>" if between else f"{before}<commit>"
 
 
 def _port(match: re.Match[str]) -> str:

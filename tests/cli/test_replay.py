@@ -16,6 +16,7 @@ import pytest
 from tests.cli.test_run import FIX
 from tests.conftest import LIMIT_S, Agent
 from tests.recordings.make import HERE
+from tests.scripted import bash, scripted
 from tests.server import Call, Reply
 from tests.test_recordings import event, result_of
 
@@ -80,6 +81,25 @@ def test_a_pattern_of_the_person_makes_it_no_difference(agent, tmp_path):
     assert agent("config", "set", "replay.normalisers", "[ 'you \\w+' ]").returncode == 0
     done = agent("replay", str(path), "--verify")
     assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.campaign
+def test_a_fork_comes_out_as_it_did_from_its_beginning(agent, repository, tmp_path):
+    """Its log begins in the folder of the original, of which its own name is longer."""
+    model = scripted(
+        tmp_path / "model",
+        bash("pwd; echo one > one"),
+        bash("git add one; git commit -qm one; git rev-parse HEAD; git log --oneline"),
+        Reply("Done."),
+        bash('pwd; echo "$PWD/one"'),
+        Reply("Done again."),
+    )
+    assert agent("run", "-m", model, "begin").returncode == 0
+    fork = repository.parent / f"{repository.name}-fork"
+    assert agent("fork", "--dir", str(fork)).returncode == 0
+    assert agent("resume", "--last", "-m", model, "go on", cwd=fork).returncode == 0
+    done = agent("replay", "--verify", cwd=fork)
+    assert "3 calls done again" in done.stdout, done.stdout + done.stderr
 
 
 @pytest.mark.campaign

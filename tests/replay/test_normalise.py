@@ -74,11 +74,45 @@ def test_of_a_file_only_places_and_dates_of_the_run_differ_by_themselves():
     assert THEN.of_file("timeout = 30s") != NOW.of_file("timeout = 60s")
 
 
-def test_commits_differ_by_themselves_in_what_git_says():
-    then = "[main (root-commit) 1a2b3c4] first\n1a2b3c4 first\ncommit " + "1a" * 20
-    now = "[main (root-commit) 9f8e7d6] first\n9f8e7d6 first\ncommit " + "9f" * 20
+GIT_SAYS = (
+    "[main (root-commit) {0}] first",
+    "[main {0}] second",
+    "{0} first",
+    "* {0} first",
+    "| * {0} (HEAD -> main) first",
+    "{0}",
+    "{0}{0}{0}{0}",
+    "^{0} (Ann 2026-03-01 11:59:00 +0000 1) text",
+    "commit {0}{0}",
+    "Merge: {0} {1}",
+    "Updating {0}..{1}",
+    "   {0}..{1}  main -> main",
+    "HEAD is now at {0} first",
+    "Deleted branch topic (was {0}).",
+    "Dropped refs/stash@{{0}} ({0}{0})",
+    "Saved working directory and index state WIP on main: {0} first",
+    "* main {0} first",
+    "v1.0-2-g{0}",
+)
+
+
+@pytest.mark.parametrize("said", GIT_SAYS)
+def test_commits_differ_by_themselves_in_what_git_says(said):
+    then, now = said.format("1a2b3c4", "5d6e7f8"), said.format("9f8e7d6", "0a1b2c3")
+    now = now.replace("2026-03-01 11", "2026-11-23 09")
     assert THEN.of_output(then, of_git=True) == NOW.of_output(now, of_git=True)
     assert THEN.of_output(then) != NOW.of_output(now)
+
+
+@pytest.mark.parametrize("shown", ["index 1a2b3c4..{0} 100644", "+{0} in a file", "at {0} there"])
+def test_what_git_shows_of_files_does_not(shown):
+    then, now = shown.format("5d6e7f8"), shown.format("0a1b2c3")
+    assert THEN.of_output(then, of_git=True) != NOW.of_output(now, of_git=True)
+
+
+def test_a_path_that_only_begins_like_a_place_is_another():
+    assert NOW.of_file("/cache/copy, /cache/copy/a") == "/home/ann/work, /home/ann/work/a"
+    assert NOW.of_file("/cache/copy-2 /cache/copy.old") == "/cache/copy-2 /cache/copy.old"
 
 
 def test_patterns_of_the_person_count_too():
