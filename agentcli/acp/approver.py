@@ -23,9 +23,9 @@ from agentcli.events.actions import AskUserAction, FileEditAction, FileWriteActi
 from agentcli.ui.approval_question import Approval, Question, RuleOffers, question_about
 from agentcli.ui.approval_view import text_after
 from agentcli.ui.diff import Row, change_rows
-from agentcli.ui.literal import visible
 from agentcli.ui.sanitize import printable
 from agentcli.ui.style import plain
+from agentcli.ui.unambiguous_text import reveal_hidden
 
 ONCE, ALWAYS, NO, NEVER = "allow-once", "allow-always", "reject-once", "reject-always"
 _WIDTH = 100
@@ -98,7 +98,9 @@ class EditorApprover:
     def _shown(self, action: Action, question: Question) -> Iterator[Content]:
         """All that is asked about, and why it is."""
         change = list(self.calls.change(action, self._change(action)))
-        yield from change or [fenced("\n".join(visible(line.text) for line in question.view.body))]
+        yield from change or [
+            fenced("\n".join(reveal_hidden(line.text) for line in question.view.body))
+        ]
         facts = [
             *question.place_rows(_WIDTH),
             *question.warnings(_WIDTH),

@@ -22,7 +22,7 @@ from acp.schema import (
 from agentcli.app.attachments import attached
 from agentcli.errors import UsageError
 from agentcli.files.images import ImageFault, data_url
-from agentcli.knowledge.framing import framed
+from agentcli.knowledge.tagging import wrap_in_tag
 from agentcli.shell.output import kept_text
 from agentcli.tools.base import ToolContext
 
@@ -58,7 +58,7 @@ class Prompt:
             kept = kept_text(
                 resource.text, context.outputs, "resource-{}.txt", context.max_output_chars
             )
-            parts.append(framed("tool_result", kept.text, resource=resource.uri))
+            parts.append(wrap_in_tag("tool_result", kept.text, resource=resource.uri))
         return "\n\n".join(filter(None, parts))
 
 

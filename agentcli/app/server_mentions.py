@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from agentcli.errors import ToolError, UsageError
 from agentcli.events.actions import server_tool_name
-from agentcli.knowledge.framing import framed
+from agentcli.knowledge.tagging import wrap_in_tag
 from agentcli.mcp.schemas import one_line
 from agentcli.shell.output import kept_text
 from agentcli.tools.base import ToolContext
@@ -36,15 +36,15 @@ def with_resources(
         except ToolError as error:
             raise UsageError(f"@{name}:{uri} can't be read: {error.message}") from error
         kept = kept_text(answer.text, context.outputs, f"{name}-{{}}.txt", context.max_output_chars)
-        text += f"\n\n{framed('tool_result', kept.text, server=name, resource=uri)}"
+        text += f"\n\n{wrap_in_tag('tool_result', kept.text, server=name, resource=uri)}"
         images += answer.images
     return text, tuple(images)
 
 
 def resources(servers: ToolServers) -> Iterator[tuple[str, str]]:
     """Yield the mention of each resource that servers list, with a description."""
-    for plan, offer in servers.offers():
-        for resource in offer.resources:
+    for plan, features in servers.features():
+        for resource in features.resources:
             if resource.uri.isprintable() and " " not in resource.uri:
                 told = one_line(resource.description or resource.name)
                 yield f"@{plan.name}:{resource.uri}", told
@@ -52,8 +52,8 @@ def resources(servers: ToolServers) -> Iterator[tuple[str, str]]:
 
 def prompts(servers: ToolServers) -> Iterator[tuple[str, str, ServerPrompt]]:
     """Yield each prompt with the name that the user calls it by and the name of its server."""
-    for plan, offer in servers.offers():
-        for prompt in offer.prompts:
+    for plan, features in servers.features():
+        for prompt in features.prompts:
             yield server_tool_name(plan.name, prompt.name), plan.name, prompt
 
 

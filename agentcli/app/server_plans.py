@@ -10,7 +10,7 @@ from pathlib import Path
 
 from agentcli.app.sandbox import Containment
 from agentcli.files.access_scope import TMP
-from agentcli.mcp.plan import Launch, ServerPlan, Site
+from agentcli.mcp.plan import HttpServer, ServerPlan, StdioServer
 from agentcli.mcp.variables import MissingVariable, filled
 from agentcli.sandbox.choosing import BUBBLEWRAP, Sandbox, SpawnOptions
 from agentcli.sandbox.named_paths import why_not_shown
@@ -38,31 +38,33 @@ def _plan(name: str, server: ServerSettings, containment: Containment, learn: Le
         None,
         timeout_s=server.timeout_s,
         start_timeout_s=server.start_timeout_s,
-        wanted=tuple(server.tools),
-        unwanted=tuple(server.disabled_tools),
+        include_tools=tuple(server.tools),
+        exclude_tools=tuple(server.disabled_tools),
     )
     if not is_server_name(name):
         return replace(plan, fault="its name may be of letters, digits, and single - or _ only")
     try:
-        way = (
-            _site(server, containment, learn) if server.url else _launch(server, containment, learn)
+        transport = (
+            _http_server(server, containment, learn)
+            if server.url
+            else _stdio_server(server, containment, learn)
         )
     except MissingVariable as missing:
         return replace(plan, fault=str(missing))
-    return replace(plan, way=way)
+    return replace(plan, transport=transport)
 
 
-def _site(server: ServerSettings, containment: Containment, learn: Learn) -> Site:
+def _http_server(server: ServerSettings, containment: Containment, learn: Learn) -> HttpServer:
     """Raises MissingVariable."""
     fill = _filler(containment)
     headers = {name: fill(value) for name, value in server.headers.items()}
     for value in headers.values():
         # Such as "Bearer TOKEN".
         learn(*masked_values({"TOKEN": value.rpartition(" ")[2]}))
-    return Site(fill(server.url), headers)
+    return HttpServer(fill(server.url), headers)
 
 
-def _launch(server: ServerSettings, containment: Containment, learn: Learn) -> Launch:
+def _stdio_server(server: ServerSettings, containment: Containment, learn: Learn) -> StdioServer:
     """Return how to start the server: contained like commands, unless the user decided otherwise.
     Raises MissingVariable."""
     fill = _filler(containment)
@@ -84,7 +86,7 @@ def _launch(server: ServerSettings, containment: Containment, learn: Learn) -> L
     def options() -> SpawnOptions:
         return sandbox.spawn_options(folder) if contained else SpawnOptions(folder)
 
-    return Launch(
+    return StdioServer(
         command,
         {**environment, **own},
         options,

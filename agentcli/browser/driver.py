@@ -16,7 +16,7 @@ from typing import Any
 
 from playwright.async_api import BrowserContext, Error, async_playwright
 
-from agentcli.browser.proxy import MOST_BYTES, Proxy, Reach
+from agentcli.browser.proxy import MOST_BYTES, NetworkAccess, Proxy
 from agentcli.browser.steps import Steps
 from agentcli.browser.tabs import Tabs
 from agentcli.sandbox.loopback import NamespaceSockets, has_own_network
@@ -41,10 +41,10 @@ _NAMES_ELSEWHERE = "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1"
 async def drive(wishes: asyncio.StreamReader) -> None:
     settings = json.loads(await wishes.readline())
     tabs = Tabs(lambda: proxy.hang_up())
-    reach = Reach(
+    network = NetworkAccess(
         os.getppid(), own_loopback=settings["own_loopback"], open_ports=settings["open_ports"]
     )
-    proxy = Proxy(reach, tabs.wants, tabs.refused)
+    proxy = Proxy(network, tabs.wants, tabs.refused)
     async with async_playwright() as playwright:
         try:
             listener = None if settings["own_network"] else _listening()

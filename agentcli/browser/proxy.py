@@ -31,7 +31,7 @@ class Refused(Exception):
     """A connection is refused; the text says why, in words for the model."""
 
 
-class Reach:
+class NetworkAccess:
     """What the browser may connect to: the public network, ports of this machine that the user
     opened and, if the session's commands have a loopback of their own (`own_loopback`), their
     servers there. `agent` is the pid of the process that the commands descend from."""
@@ -49,10 +49,10 @@ class Reach:
         if is_loopback and self._own_loopback and port not in self._open_ports:
             return self._connected_inside(port)
         try:
-            places = look_up(host.strip("[]"), port, self._open_ports, _LOOK_UP_S)
+            endpoints = look_up(host.strip("[]"), port, self._open_ports, _LOOK_UP_S)
         except ToolError as error:
             raise Refused(self._told(error.message, port, is_loopback=is_loopback)) from error
-        return connect(places, time.monotonic() + _CONNECT_S)
+        return connect(endpoints, time.monotonic() + _CONNECT_S)
 
     def _told(self, message: str, port: int, *, is_loopback: bool) -> str:
         if not is_loopback:
@@ -87,11 +87,11 @@ class Proxy:
 
     def __init__(
         self,
-        reach: Reach,
+        network: NetworkAccess,
         wants: Callable[[str], Awaitable[bool]],
         refuse: Callable[[str, str], None],
     ) -> None:
-        self._reach = reach
+        self._network = network
         self._wants = wants
         self._refuse = refuse
         self._free = asyncio.Semaphore(_MOST_CONNECTIONS)
@@ -154,7 +154,7 @@ class Proxy:
             await _refuse(writer, 403, "the browser itself is not served")
             return
         try:
-            far = await asyncio.to_thread(self._reach.connect, host, port)
+            far = await asyncio.to_thread(self._network.connect, host, port)
         except Refused as why:
             self._refuse(f"{host}:{port}", str(why))
             await _refuse(writer, 403, str(why))

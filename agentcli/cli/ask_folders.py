@@ -3,17 +3,16 @@ only folders that the person names are writable."""
 
 from __future__ import annotations
 
-import os
 import shlex
 import termios
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from agentcli.app.whereabouts import what_it_is
-from agentcli.cli.ask_trust import read_line
 from agentcli.errors import ConfigError, os_error_text
 from agentcli.system.homes import expanded
-from agentcli.ui.literal import visible
+from agentcli.ui.questions import Questions
+from agentcli.ui.unambiguous_text import reveal_hidden
 
 
 def ask_folders(workspace: Path, home: Path) -> list[str]:
@@ -27,23 +26,17 @@ def ask_folders(workspace: Path, home: Path) -> list[str]:
 def _asked_at_terminal(workspace: Path, home: Path) -> Sequence[Path]:
     """Ask at the controlling terminal. Raises OSError or termios.error when there is none or it
     hangs up."""
-    fd = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
-    with open(fd, "r+b", buffering=0) as tty:
-        tty.write(
-            f"\n{visible(what_it_is(workspace, home))}. Which folders in it may be changed?\n"
-            "Name them, with blanks between; Enter alone: none, nothing in it is changed.\n"
-            "> ".encode("utf-8", "replace")
-        )
-        while True:
-            # Input typed before the question appeared can't have been meant as an answer.
-            termios.tcflush(fd, termios.TCIFLUSH)
-            line = read_line(fd)
-            if line is None:
-                return ()
+    question = (
+        f"\n{reveal_hidden(what_it_is(workspace, home))}. Which folders in it may be changed?\n"
+        "Name them, separated by spaces; press Enter to let nothing be changed.\n> "
+    )
+    with Questions() as terminal:
+        while (line := terminal.ask(question)) is not None:
             try:
                 return tuple(named_folders(line, workspace))
             except ValueError as error:
-                tty.write(f"  {visible(str(error))}\n> ".encode("utf-8", "replace"))
+                question = f"  {reveal_hidden(str(error))}\n> "
+    return ()
 
 
 def named_folders(line: str, workspace: Path) -> Iterator[Path]:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import termios
 from collections.abc import Iterator
-from contextlib import suppress
 from typing import Any
 
 from agentcli.app.trust import Answer, settings_of
 from agentcli.errors import ConfigError
 from agentcli.security.trust import PROJECT_CONFIG, TOOL_SERVERS, Fingerprint, TrustState
-from agentcli.ui.literal import visible
+from agentcli.ui.questions import Questions
+from agentcli.ui.unambiguous_text import reveal_hidden
 
 
 def ask_trust(found: Fingerprint, state: TrustState) -> Answer:
@@ -27,9 +26,8 @@ def ask_trust(found: Fingerprint, state: TrustState) -> Answer:
 def _asked_at_terminal(found: Fingerprint, state: TrustState) -> Answer:
     """Ask at the controlling terminal. Raises OSError or termios.error when there is none or it
     hangs up."""
-    fd = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
-    with open(fd, "r+b", buffering=0) as tty:
-        lines = [
+    question = "\n".join(
+        [
             "",
             *would_take_effect(found, state),
             "",
@@ -37,77 +35,59 @@ def _asked_at_terminal(found: Fingerprint, state: TrustState) -> Answer:
             "  y      yes, as it is now",
             "  n      no, not this time",
             "  never  no, and do not ask again",
+            "> ",
         ]
-        tty.write("\n".join([*lines, "> "]).encode("utf-8", "replace"))
-        while True:
-            # Input typed before the question appeared can't have been meant as an answer.
-            termios.tcflush(fd, termios.TCIFLUSH)
-            try:
-                line = read_line(fd)
-            except BaseException:
-                with suppress(OSError):
-                    tty.write(b"\n")
-                raise
-            if line is None:
-                return "no"
-            match line.strip().lower():
+    )
+    with Questions() as terminal:
+        while (answer := terminal.ask(question)) is not None:
+            match answer.lower():
                 case "y" | "yes":
                     return "yes"
                 case "n" | "no" | "":
                     return "no"
                 case "never":
                     return "never"
-            tty.write(b"  y, n or never > ")
-
-
-def read_line(fd: int) -> str | None:
-    """Read one line; None at the end of input."""
-    data = b""
-    while not data.endswith(b"\n"):
-        chunk = os.read(fd, 4096)
-        if not chunk:
-            return None
-        data += chunk
-    return data.decode("utf-8", "replace")
+            question = "  y, n or never > "
+    return "no"
 
 
 def would_take_effect(found: Fingerprint, state: TrustState) -> Iterator[str]:
     """Yield lines that show in full what would take effect, with every character visible."""
-    folder = visible(str(found.workspace))
+    folder = reveal_hidden(str(found.workspace))
     if found.fault:
-        yield f"{folder} can't be trusted: {visible(found.fault)}"
+        yield f"{folder} can't be trusted: {reveal_hidden(found.fault)}"
         return
     if not found.files:
         yield f"{folder} holds nothing that would need trust"
         return
     yield f"{folder} brings along what takes effect {'now' if state.trusted else 'if trusted'}:"
     for name in state.changed:
-        yield f"  changed since you trusted it: {visible(name)}"
+        yield f"  changed since you trusted it: {reveal_hidden(name)}"
     try:
         for key, value in settings_of(found).items():
             yield from _setting(key, value)
     except ConfigError as error:
         yield "  settings with a mistake, which stops each run once they are trusted:"
-        yield f"    {visible(error.message)}"
+        yield f"    {reveal_hidden(error.message)}"
     if TOOL_SERVERS in found.contents:
         yield f"  {TOOL_SERVERS} (tool servers)"
         yield from _block(found.contents[TOOL_SERVERS].decode("utf-8", "replace"))
     for name in found.files:
         if name not in (PROJECT_CONFIG, TOOL_SERVERS):
-            yield f"  file {visible(name)}"
+            yield f"  file {reveal_hidden(name)}"
 
 
 def _setting(key: str, value: Any) -> Iterator[str]:
     if not key.startswith("hooks.") or not isinstance(value, list):
         shown = json.dumps(value, ensure_ascii=False, default=str)
-        yield f"  sets {visible(key)} = {visible(shown)}"
+        yield f"  sets {reveal_hidden(key)} = {reveal_hidden(shown)}"
         return
     for hook in value:
         if isinstance(hook, dict):
             matcher = f" on {hook['matcher']}" if hook.get("matcher") else ""
-            yield f"  runs as a hook, at {visible(key.removeprefix('hooks.') + matcher)}:"
+            yield f"  runs as a hook, at {reveal_hidden(key.removeprefix('hooks.') + matcher)}:"
             yield from _block(str(hook.get("command", "")))
 
 
 def _block(text: str) -> Iterator[str]:
-    return (f"  │ {visible(line)}" for line in text.rstrip("\n").split("\n"))
+    return (f"  │ {reveal_hidden(line)}" for line in text.rstrip("\n").split("\n"))

@@ -41,7 +41,7 @@ _BLOCKED = 2
 _NOT_STARTED = (126, 127)
 """Exit codes of a shell when a command does not exist or may not be run."""
 _SIGNALLED = 128
-_TOLD = {PROMPT, START}
+_STDOUT_TO_MODEL = {PROMPT, START}
 """Hook events whose stdout is passed on to the model."""
 _DONE = (AgentState.FINISHED, AgentState.AWAITING_USER_INPUT)
 
@@ -188,7 +188,7 @@ def _verdict(event: str, run: HookRun) -> Verdict:
     if code == _BLOCKED:
         return Verdict(reason=(run.stderr or run.stdout)[:MAX_REASON_CHARS] or _NO_REASON)
     if code == 0:
-        return Verdict(context=run.stdout[:MAX_CONTEXT_CHARS] if event in _TOLD else "")
+        return Verdict(context=run.stdout[:MAX_CONTEXT_CHARS] if event in _STDOUT_TO_MODEL else "")
     no_answer = code is None or code < 0 or code in _NOT_STARTED or code > _SIGNALLED
     if no_answer and event == PRE_TOOL:
         return Verdict(reason=f"the hook that should judge this {_fault(run)}")

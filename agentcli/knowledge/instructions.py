@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agentcli.files.bounded_files import UnreadableText, read_bounded
-from agentcli.knowledge.outline import in_short
+from agentcli.knowledge.outline import condensed_instructions
 from agentcli.knowledge.workspace_facts import ascii_safe
 
 NAMES = ("AGENTS.md", "CLAUDE.md")
@@ -122,7 +122,7 @@ def _first_of(
             notices.append(f"{told}: instruction files may have {MAX_BYTES:,} bytes in all")
             text += f"[… {told} here; read the file for the rest …]\n"
         elif within is not None:
-            text = in_short(text, shown)
+            text = condensed_instructions(text, shown)
         return InstructionFile(shown, text, read.size, of_user=within is None)
     return None
 

@@ -1,4 +1,4 @@
-"""What the model is told besides the conversation, each piece once a session.
+"""What the model is told besides the conversation, each item once a session.
 
 With the user's first message come facts about the workspace, notes, instruction files and skills;
 with later ones the skills that they trigger. All of it is recorded as recalls right after the
@@ -18,7 +18,6 @@ from agentcli.events.actions import MessageAction, RecallAction, RewindAction
 from agentcli.events.live import live, newest_first
 from agentcli.events.observations import RecallObservation
 from agentcli.events.progress import Notice
-from agentcli.knowledge.framing import digest, framed
 from agentcli.knowledge.instructions import (
     MAX_BYTES,
     InstructionFile,
@@ -27,6 +26,7 @@ from agentcli.knowledge.instructions import (
     repository_root,
 )
 from agentcli.knowledge.skills import PROJECT_FOLDERS, Skill, Skills, TaskCall, load_skills
+from agentcli.knowledge.tagging import digest, wrap_in_tag
 from agentcli.knowledge.workspace_facts import WorkspaceFacts, ascii_safe
 
 if TYPE_CHECKING:
@@ -60,8 +60,8 @@ class SessionLike(Protocol):
 
 
 @dataclass(frozen=True)
-class Piece:
-    """One piece of knowledge; `text` is what the model reads. `event` is the id of the message that
+class KnowledgeItem:
+    """One item of knowledge; `text` is what the model reads. `event` is the id of the message that
     called a task, since later messages may call the same task again."""
 
     kind: Literal["facts", "notes", "instructions", "skill", "skills", "task"]
@@ -72,20 +72,20 @@ class Piece:
 
     def record(self) -> dict[str, Any]:
         """Return an entry for the event: kind, name, size in characters and digest."""
-        told = {"kind": self.kind, "name": self.name, "chars": len(self.text)}
+        entry = {"kind": self.kind, "name": self.name, "chars": len(self.text)}
         more = {"version": self.version} if self.version else {}
         if self.event is not None:
             more["event"] = str(self.event)
-        return {**told, "digest": digest(self.text), **more}
+        return {**entry, "digest": digest(self.text), **more}
 
 
 @dataclass
-class _Told:
-    """What the model was already told in a session."""
+class _AlreadyShown:
+    """What the model was already shown in a session."""
 
     workspaces: set[str] = field(default_factory=set)
-    pieces: set[tuple[str, str]] = field(default_factory=set)
-    """Kind and name of each piece; for a call of a task, kind and id of the message."""
+    items: set[tuple[str, str]] = field(default_factory=set)
+    """Kind and name of each item; for a call of a task, kind and id of the message."""
     texts: set[str] = field(default_factory=set)
     """Digests of the texts."""
 
@@ -94,16 +94,16 @@ class _Told:
             return
         if event.recall_type == WORKSPACE:
             self.workspaces.add(str(event.result.get("workspace", "")))
-        pieces = event.result.get("pieces")
-        for piece in pieces if isinstance(pieces, list) else ():
-            if isinstance(piece, dict):
-                name = piece.get("event", piece.get("name"))
-                self.pieces.add((str(piece.get("kind")), str(name)))
-                self.texts.add(str(piece.get("digest")))
+        items = event.result.get("pieces")
+        for item in items if isinstance(items, list) else ():
+            if isinstance(item, dict):
+                name = item.get("event", item.get("name"))
+                self.items.add((str(item.get("kind")), str(name)))
+                self.texts.add(str(item.get("digest")))
 
 
 class Knowledge:
-    """Adds knowledge to one session. What was told already is read from the session's events, each
+    """Adds knowledge to one session. What was shown already is read from the session's events, each
     of which is looked at only once."""
 
     def __init__(
@@ -131,12 +131,12 @@ class Knowledge:
         self._facts: WorkspaceFacts | None = None
         self._skills: Skills | None = None
         self._file_notices: list[str] = []
-        self._told = _Told()
+        self._shown = _AlreadyShown()
         self._taken = 0
 
     def begin(self, events: Sequence[Event]) -> None:
         """Start gathering the workspace facts in the background if the session needs them."""
-        if self._facts is None and self._is_new_to(self._told_in(events)):
+        if self._facts is None and self._is_new_to(self._shown_in(events)):
             self._facts = self._start_facts()
 
     def check(self, message: str) -> None:
@@ -149,44 +149,44 @@ class Knowledge:
     def recall(self, session: SessionLike) -> None:
         """Record what the model must be told now: after a message of the user, or when a session
         is resumed. Does nothing when there is nothing new."""
-        told = self._told_in(session.events)
+        shown = self._shown_in(session.events)
         messages = list(_unanswered(session.events))
-        new_here = self._is_new_to(told)
-        pieces = list(self._first_told(told)) if new_here else []
-        pieces += self._brought_up(messages, told)
+        new_here = self._is_new_to(shown)
+        items = list(self._first_items(shown)) if new_here else []
+        items += self._brought_up(messages, shown)
         for notice in self._notices():
             session.notify(Notice(notice))
-        if not pieces:
+        if not items:
             return
         kind = WORKSPACE if new_here else KNOWLEDGE
-        names = ", ".join(piece.name for piece in pieces)
+        names = ", ".join(item.name for item in items)
         recall = session.emit(
             RecallAction(recall_type=kind, query=names, source=Source.ENVIRONMENT)
         )
-        result: dict[str, Any] = {"pieces": [piece.record() for piece in pieces]}
+        result: dict[str, Any] = {"pieces": [item.record() for item in items]}
         if new_here:
             result["workspace"] = self._place
         session.emit(
             RecallObservation(
                 recall_type=kind,
-                content="\n\n".join(piece.text for piece in pieces),
+                content="\n\n".join(item.text for item in items),
                 result=result,
                 cause=recall.id,
             )
         )
 
-    def _told_in(self, events: Sequence[Event]) -> _Told:
+    def _shown_in(self, events: Sequence[Event]) -> _AlreadyShown:
         new: Sequence[Event] = events[self._taken :]
         if any(isinstance(event, RewindAction) for event in new):
-            self._told, new = _Told(), live(events)
+            self._shown, new = _AlreadyShown(), live(events)
         for event in new:
-            self._told.take(event)
+            self._shown.take(event)
         self._taken = len(events)
-        return self._told
+        return self._shown
 
-    def _is_new_to(self, told: _Told) -> bool:
+    def _is_new_to(self, shown: _AlreadyShown) -> bool:
         # Sessions of earlier versions did not record the workspace.
-        return told.workspaces.isdisjoint({"", self._place})
+        return shown.workspaces.isdisjoint({"", self._place})
 
     def _known_skills(self) -> Skills:
         if self._skills is None:
@@ -195,10 +195,10 @@ class Knowledge:
             )
         return self._skills
 
-    def _first_told(self, told: _Told) -> Iterator[Piece]:
+    def _first_items(self, shown: _AlreadyShown) -> Iterator[KnowledgeItem]:
         facts = self._facts or self._start_facts()
         self._facts = None
-        yield Piece("facts", "workspace", facts.text())
+        yield KnowledgeItem("facts", "workspace", facts.text())
         found = Instructions()
         if self._settings.instructions:
             more = self._settings.more_files
@@ -208,14 +208,14 @@ class Knowledge:
         of_project = [file for file in found.files if not file.of_user]
         room = MAX_BYTES - sum(len(file.text.encode()) for file in found.files)
         skills = self._known_skills()
-        pieces = [
+        items = [
             *_instructions(_OF_USER, of_user),
             *self._notes(),
             *_instructions(_OF_PROJECT, of_project),
             *_whole(skills.of_kind("repo"), room, "", skills.notices),
             *_listed(skills.of_kind("listed")),
         ]
-        yield from (piece for piece in pieces if digest(piece.text) not in told.texts)
+        yield from (item for item in items if digest(item.text) not in shown.texts)
 
     def _notices(self) -> list[str]:
         """Return the pending notices for the user and clear them."""
@@ -226,22 +226,24 @@ class Knowledge:
             source.clear()
         return notices
 
-    def _notes(self) -> Iterator[Piece]:
-        for told in self._saved_notes.recalled() if self._saved_notes else ():
-            text = framed("notes", told.text, file=told.name)
-            yield Piece("notes", told.name, f"{told.head}\n{text}")
+    def _notes(self) -> Iterator[KnowledgeItem]:
+        for notes in self._saved_notes.recalled() if self._saved_notes else ():
+            text = wrap_in_tag("notes", notes.text, file=notes.name)
+            yield KnowledgeItem("notes", notes.name, f"{notes.head}\n{text}")
 
-    def _brought_up(self, messages: Sequence[MessageAction], told: _Told) -> Iterator[Piece]:
+    def _brought_up(
+        self, messages: Sequence[MessageAction], shown: _AlreadyShown
+    ) -> Iterator[KnowledgeItem]:
         if not messages:
             return
         skills = self._known_skills()
         triggered: dict[str, Skill] = {}
         for message in messages:
             call = skills.called(message.content)
-            if call is not None and ("task", str(message.id)) not in told.pieces:
+            if call is not None and ("task", str(message.id)) not in shown.items:
                 yield _called(call, message.id)
             for skill in skills.triggered(message.content):
-                if ("skill", skill.name) not in told.pieces:
+                if ("skill", skill.name) not in shown.items:
                     triggered.setdefault(skill.name, skill)
         new = list(triggered.values())
         yield from _whole(new, MAX_TRIGGERED_BYTES, _TRIGGERED, skills.notices)
@@ -275,23 +277,27 @@ def _unanswered(events: Sequence[Event]) -> Sequence[MessageAction]:
     return said[::-1]
 
 
-def _instructions(head: str, files: Sequence[InstructionFile]) -> Iterator[Piece]:
+def _instructions(head: str, files: Sequence[InstructionFile]) -> Iterator[KnowledgeItem]:
     for number, file in enumerate(files):
-        text = framed("instructions", file.text, path=file.shown)
-        yield Piece("instructions", file.shown, text if number else f"{head}\n{text}")
+        text = wrap_in_tag("instructions", file.text, path=file.shown)
+        yield KnowledgeItem("instructions", file.shown, text if number else f"{head}\n{text}")
 
 
-def _whole(skills: Sequence[Skill], room: int, head: str, notices: list[str]) -> Iterator[Piece]:
+def _whole(
+    skills: Sequence[Skill], room: int, head: str, notices: list[str]
+) -> Iterator[KnowledgeItem]:
     """Yield `skills` with their full text, or just a hint to read it once `room`, in bytes, is
     used up."""
     for skill in skills:
-        text = framed("skill", _with_files(skill, skill.body), name=skill.name, path=skill.shown)
+        text = wrap_in_tag(
+            "skill", _with_files(skill, skill.body), name=skill.name, path=skill.shown
+        )
         size = len(text.encode())
         if size > room:
             notices.append(f"{skill.shown} is left out: there is no room for its {size:,} bytes")
             text = f"[The skill {skill.name} would fit here but is long: read {skill.shown}.]"
         room -= len(text.encode())
-        yield Piece("skill", skill.name, f"{head}\n{text}" if head else text, skill.version)
+        yield KnowledgeItem("skill", skill.name, f"{head}\n{text}" if head else text, skill.version)
 
 
 def _with_files(skill: Skill, text: str) -> str:
@@ -303,7 +309,7 @@ def _with_files(skill: Skill, text: str) -> str:
     return f"{text}\n[Beside its file: {', '.join(map(ascii_safe, names[:MOST_FILES_TOLD]))}{more}]"
 
 
-def _listed(skills: Sequence[Skill]) -> Iterator[Piece]:
+def _listed(skills: Sequence[Skill]) -> Iterator[KnowledgeItem]:
     """Yield a list with one line for each skill, so that the model knows what it can read."""
     lines: list[str] = []
     room = MAX_LISTED_CHARS
@@ -318,20 +324,22 @@ def _listed(skills: Sequence[Skill]) -> Iterator[Piece]:
         room -= len(line) + 1
         lines.append(line)
     if lines:
-        yield Piece(
-            "skills", f"{len(skills)} skills", f"{_LISTED}\n" + framed("skills", "\n".join(lines))
+        yield KnowledgeItem(
+            "skills",
+            f"{len(skills)} skills",
+            f"{_LISTED}\n" + wrap_in_tag("skills", "\n".join(lines)),
         )
 
 
-def _called(call: TaskCall, event: int) -> Piece:
+def _called(call: TaskCall, event: int) -> KnowledgeItem:
     if call.missing:
         text = f"[{_usage(call)}. Ask the user for that.]"
     else:
         skill = call.skill
         text = _with_files(skill, call.text)
-        framed_task = framed("skill", text, name=skill.name, path=skill.shown)
-        text = f"{_CALLED}\n{framed_task}"
-    return Piece("task", call.skill.name, text, call.skill.version, event)
+        tagged_task = wrap_in_tag("skill", text, name=skill.name, path=skill.shown)
+        text = f"{_CALLED}\n{tagged_task}"
+    return KnowledgeItem("task", call.skill.name, text, call.skill.version, event)
 
 
 def _usage(call: TaskCall) -> str:

@@ -24,7 +24,7 @@ from agentcli.events.actions import MessageAction
 from agentcli.events.live import newest_first
 from agentcli.files.bounded_files import UnreadableText, read_bounded
 from agentcli.files.private import locked, replace_durably
-from agentcli.knowledge.framing import defused, digest
+from agentcli.knowledge.tagging import digest, escape_tags
 
 Target = Literal["memory", "user"]
 
@@ -168,7 +168,7 @@ class Notes:
             return "it has invisible characters"
         if re.search(_ORDERS, text, re.IGNORECASE | re.DOTALL):
             return "it reads like an order to a model, not like a fact"
-        if re.search(_ROLES, text, re.IGNORECASE | re.MULTILINE) or defused(text) != text:
+        if re.search(_ROLES, text, re.IGNORECASE | re.MULTILINE) or escape_tags(text) != text:
             return "it has the marks of a conversation's roles"
         return "it holds a secret" if self._is_secret(text) else ""
 

@@ -44,7 +44,7 @@ class _Section:
         return self.first + len(self.lines) - 1
 
 
-def in_short(text: str, shown: str) -> str:
+def condensed_instructions(text: str, shown: str) -> str:
     """Shorten `text` of the Markdown file at `shown`. It stays whole if it is short or little could
     be left out. Otherwise keep its opening and the sections that are about building, testing,
     style and the like or that demand something; of the others list headings and line numbers."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from threading import Thread
 
 from agentcli.git import safe
-from agentcli.knowledge.holdings import in_order
+from agentcli.knowledge.folder_listing import listing_entries
 from agentcli.knowledge.project_tools import TEST_SCRIPTS, has_test_script, project_tools
 from agentcli.system.programs import find_on, find_program
 from agentcli.system.workspace_python import environment_folder, python_on_path
@@ -68,7 +68,7 @@ class WorkspaceFacts:
         entries = [e for e in os.scandir(self._workspace) if e.name not in _NOISE]
         folders = [ascii_safe(entry.name) for entry in entries if entry.is_dir()]
         files = [ascii_safe(entry.name) for entry in entries if not entry.is_dir()]
-        if names := in_order(folders, files):
+        if names := listing_entries(folders, files):
             more = f" … {len(names) - 40} more" if len(names) > 40 else ""
             yield f"- holds: {'  '.join(names[:40])}{more}"
         if python := self._python():

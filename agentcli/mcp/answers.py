@@ -46,7 +46,7 @@ class ServerResource:
 
 
 @dataclass(frozen=True)
-class Offer:
+class ServerFeatures:
     """Everything that a server offers. `title` is the name it gives itself, with its version."""
 
     title: str = ""

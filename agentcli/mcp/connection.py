@@ -22,10 +22,10 @@ from pydantic import ValidationError
 from agentcli import __version__
 from agentcli.errors import ToolError
 from agentcli.mcp import content
-from agentcli.mcp.answers import Answer, Offer
-from agentcli.mcp.plan import Launch, ServerPlan
-from agentcli.mcp.program import program_streams
-from agentcli.mcp.site import site_streams
+from agentcli.mcp.answers import Answer, ServerFeatures
+from agentcli.mcp.http_transport import http_streams
+from agentcli.mcp.plan import ServerPlan, StdioServer
+from agentcli.mcp.stdio_transport import stdio_streams
 from agentcli.mcp.transport import Health
 from agentcli.shell.output import clean
 
@@ -43,7 +43,7 @@ OnProgress = Callable[[str], None]
 
 class Connection:
     """A connection to one server. `settled` is set once the server has answered, or it is clear
-    that it won't; `offer` is what it offered. `was_ready` says whether it ever answered, even if
+    that it won't; `features` is what it offers. `was_ready` says whether it ever answered, even if
     the connection has ended since."""
 
     def __init__(self, plan: ServerPlan, workspace: Path) -> None:
@@ -51,7 +51,7 @@ class Connection:
         self.settled = threading.Event()
         self.was_ready = False
         self._fault = ""
-        self.offer = Offer()
+        self.features = ServerFeatures()
         self._workspace = workspace
         self._health = Health()
         self._session: ClientSession | None = None
@@ -111,12 +111,12 @@ class Connection:
         )
 
     async def _connected(self) -> None:
-        way = self.plan.way
-        assert way is not None
+        transport = self.plan.transport
+        assert transport is not None
         streams = (
-            program_streams(way, self._health)
-            if isinstance(way, Launch)
-            else site_streams(way, self.plan.timeout_s, self._health)
+            stdio_streams(transport, self._health)
+            if isinstance(transport, StdioServer)
+            else http_streams(transport, self.plan.timeout_s, self._health)
         )
         async with (
             streams as (read, write),
@@ -129,8 +129,8 @@ class Connection:
             ) as session,
         ):
             with anyio.move_on_after(self.plan.start_timeout_s) as limit:
-                await _greeted(session)
-                self.offer = await _offer(session, self.plan)
+                await _handshake(session)
+                self.features = await _features(session, self.plan)
             if limit.cancelled_caught:
                 limit_s = f"{self.plan.start_timeout_s:g}"
                 self._fault = f"it did not answer within {limit_s} s"
@@ -183,7 +183,7 @@ class Connection:
         return f"; it said: {[*lines[-1:], *errors][-1][:_SAID_CHARS]}"
 
 
-async def _greeted(session: ClientSession) -> None:
+async def _handshake(session: ClientSession) -> None:
     """Do the protocol's original handshake, or the new one if the server no longer knows that."""
     try:
         await session.initialize()
@@ -193,12 +193,12 @@ async def _greeted(session: ClientSession) -> None:
         await session.discover()
 
 
-async def _offer(session: ClientSession, plan: ServerPlan) -> Offer:
+async def _features(session: ClientSession, plan: ServerPlan) -> ServerFeatures:
     """Ask the server for everything that it offers. Raises MCPError if it can't list its tools."""
     can = session.server_capabilities or types.ServerCapabilities()
     info = session.server_info
     tools = [] if can.tools is None else await _all_tools(session)
-    offered = [tool for tool in content.tools(tools) if plan.offers(tool.name)]
+    offered = [tool for tool in content.tools(tools) if plan.includes(tool.name)]
     prompts: Sequence[types.Prompt] = ()
     resources: Sequence[types.Resource] = ()
     templates: Sequence[types.ResourceTemplate] = ()
@@ -210,7 +210,7 @@ async def _offer(session: ClientSession, plan: ServerPlan) -> Offer:
         if can.resources is not None:
             resources = (await session.list_resources()).resources
             templates = (await session.list_resource_templates()).resource_templates
-    return Offer(
+    return ServerFeatures(
         f"{info.name} {info.version}".strip() if info else "",
         offered,
         list(content.prompts(prompts[:MOST_TOOLS])),

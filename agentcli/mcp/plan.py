@@ -10,7 +10,7 @@ from agentcli.sandbox.choosing import SpawnOptions
 
 
 @dataclass(frozen=True)
-class Launch:
+class StdioServer:
     """A server that is a program to start. `options` prepares its sandbox and may raise OSError."""
 
     command: tuple[str, ...]
@@ -21,7 +21,7 @@ class Launch:
 
 
 @dataclass(frozen=True)
-class Site:
+class HttpServer:
     """A server that is reached over HTTP."""
 
     url: str
@@ -30,17 +30,20 @@ class Site:
 
 @dataclass(frozen=True)
 class ServerPlan:
-    """How to reach one server. If `way` is None it can't be reached, and `fault` says why. `wanted`
-    and `unwanted` are names of its tools, with * for any text; an empty `wanted` means all."""
+    """How to reach one server. If `transport` is None it can't be reached, and `fault` says
+    why. `include_tools` and `exclude_tools` are names of its tools, with * for any text; an empty
+    `include_tools` means all."""
 
     name: str
-    way: Launch | Site | None
+    transport: StdioServer | HttpServer | None
     fault: str = ""
     timeout_s: float = 120.0
     start_timeout_s: float = 15.0
-    wanted: Sequence[str] = ()
-    unwanted: Sequence[str] = ()
+    include_tools: Sequence[str] = ()
+    exclude_tools: Sequence[str] = ()
 
-    def offers(self, tool: str) -> bool:
-        wanted = not self.wanted or any(fnmatchcase(tool, each) for each in self.wanted)
-        return wanted and not any(fnmatchcase(tool, each) for each in self.unwanted)
+    def includes(self, tool: str) -> bool:
+        included = not self.include_tools or any(
+            fnmatchcase(tool, each) for each in self.include_tools
+        )
+        return included and not any(fnmatchcase(tool, each) for each in self.exclude_tools)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from agentcli import interrupts
 from agentcli.errors import ToolError
 from agentcli.llm.lazy_sdk import make_lazy
-from agentcli.mcp.answers import Answer, Offer
+from agentcli.mcp.answers import Answer, ServerFeatures
 from agentcli.mcp.plan import ServerPlan
 
 if TYPE_CHECKING:
@@ -87,13 +87,13 @@ class ToolServers:
     def has(self, name: str) -> bool:
         return name in self._servers
 
-    def offers(self) -> Iterator[tuple[ServerPlan, Offer]]:
+    def features(self) -> Iterator[tuple[ServerPlan, ServerFeatures]]:
         """Yield the servers in use with what they offer."""
         for server in self._servers.values():
             if server.connection is not None and not server.left_out:
-                yield server.plan, server.connection.offer
+                yield server.plan, server.connection.features
 
-    def states(self) -> Iterator[tuple[ServerPlan, str, Offer | None]]:
+    def states(self) -> Iterator[tuple[ServerPlan, str, ServerFeatures | None]]:
         """Yield each server with its state, in a few words, and what it offers."""
         for server in self._servers.values():
             connection = server.connection
@@ -103,7 +103,7 @@ class ToolServers:
                 yield server.plan, "is being started", None
             else:
                 state = "ready" if connection.alive else f"ended: {connection.why_not}"
-                yield server.plan, state, connection.offer
+                yield server.plan, state, connection.features
 
     def call(
         self,

@@ -15,8 +15,8 @@ from agentcli.errors import ToolError
 from agentcli.events import Action
 from agentcli.events.actions import MCPAction
 from agentcli.events.observations import MCPObservation
-from agentcli.mcp.answers import Offer, ServerTool
-from agentcli.mcp.plan import Launch, ServerPlan
+from agentcli.mcp.answers import ServerFeatures, ServerTool
+from agentcli.mcp.plan import ServerPlan, StdioServer
 from agentcli.mcp.schemas import tool_schema
 from agentcli.mcp.servers import ToolServers
 from agentcli.messages import ToolSchema
@@ -99,11 +99,11 @@ class _CallTool(_ToldTool):
 class ToolIndex:
     """All tools of the servers; of two with the same name, only the first."""
 
-    def __init__(self, offers: Iterable[tuple[ServerPlan, Offer]]) -> None:
+    def __init__(self, features: Iterable[tuple[ServerPlan, ServerFeatures]]) -> None:
         self._found: dict[str, Found] = {}
-        for plan, offer in offers:
-            effect = Effect.EXECUTE if isinstance(plan.way, Launch) else Effect.NETWORK
-            for tool in offer.tools:
+        for plan, offered in features:
+            effect = Effect.EXECUTE if isinstance(plan.transport, StdioServer) else Effect.NETWORK
+            for tool in offered.tools:
                 found = Found(plan.name, tool, tool_schema(plan.name, tool), effect)
                 self._found.setdefault(found.schema.name, found)
 
@@ -143,7 +143,7 @@ def _score(found: Found, words: set[str], query: str) -> float:
 def server_tools(servers: ToolServers, most_tokens: float) -> list[Tool[Any]]:
     """Return the tools of `servers` for a session. The model gets their schemas if these take at
     most `most_tokens`, else just those of a search tool and a call tool."""
-    index = ToolIndex(servers.offers())
+    index = ToolIndex(servers.features())
     caller = _Caller(servers)
     searched = len(index) > MOST_TOLD or sum(found.tokens for found in index) > most_tokens
     tools: list[Tool[Any]] = [_named(found, caller, offered=not searched) for found in index]

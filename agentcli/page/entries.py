@@ -36,13 +36,13 @@ from agentcli.events.observations import (
 from agentcli.page.markup import Room, element, fold, line
 from agentcli.page.prose import prose
 from agentcli.ui.arguments import argument_rows, raw_argument_rows
+from agentcli.ui.call_details import request_lines
 from agentcli.ui.calls import Outcome, call_lines, call_name, call_text, code_of, outcome, reach_of
 from agentcli.ui.diff import GAP, diff_rows
 from agentcli.ui.folding import UNFOLDED
 from agentcli.ui.notices import decision, note
 from agentcli.ui.style import Line, plain
 from agentcli.ui.summary import count
-from agentcli.ui.unfolded import asked_lines
 
 _ANY_WIDTH = 1_000_000
 _OPEN_LINES = 14
@@ -120,7 +120,7 @@ class Entries:
             case _:
                 yield from self._code(action)
         if result is not None and not isinstance(action, AgentDelegateAction):
-            lines = asked_lines(action, result, _ANY_WIDTH)
+            lines = request_lines(action, result, _ANY_WIDTH)
             if isinstance(action, FileWriteAction | FileEditAction):
                 yield self._change([(row[0].text[:1], plain(row)[2:], 0) for row in lines], action)
             elif lines:

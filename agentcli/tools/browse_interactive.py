@@ -12,7 +12,7 @@ from pydantic import AfterValidator, Field
 from agentcli.errors import ToolError, os_error_text
 from agentcli.events.actions import BrowseInteractiveAction
 from agentcli.events.observations import BrowserOutputObservation
-from agentcli.knowledge.framing import framed
+from agentcli.knowledge.tagging import wrap_in_tag
 from agentcli.tools.base import (
     Effect,
     Tool,
@@ -95,7 +95,7 @@ def perform(steps: Sequence[Mapping[str, str]], timeout: float, context: ToolCon
 
 
 def _told(visit: Visit, context: ToolContext) -> str:
-    """Return the resulting page, framed as data, followed by notes."""
+    """Return the resulting page, tagged as data, followed by notes."""
     notes = list(visit.notes)
     notes += [f"Downloaded: {file} ({file.stat().st_size:,} bytes)" for file in visit.files]
     page = "No page is open." if not visit.url else ""
@@ -103,7 +103,7 @@ def _told(visit: Visit, context: ToolContext) -> str:
         text, cut = _shortened(visit.text, context)
         notes += [cut] if cut else []
         status = {"status": str(visit.status)} if visit.status is not None else {}
-        page = framed("page", text, url=visit.url, title=visit.title[:200], **status)
+        page = wrap_in_tag("page", text, url=visit.url, title=visit.title[:200], **status)
     return with_notes(page, *notes, visit.error)
 
 

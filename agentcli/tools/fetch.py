@@ -12,7 +12,7 @@ from agentcli.events.actions import BrowseURLAction
 from agentcli.events.observations import BrowserOutputObservation
 from agentcli.files.images import ImageFault, data_url
 from agentcli.files.names import output_name, size_text
-from agentcli.knowledge.framing import framed
+from agentcli.knowledge.tagging import wrap_in_tag
 from agentcli.shell.output import SOURCE_HEAD_SHARE, kept_text
 from agentcli.shell.variables import WITHHELD
 from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolResult, with_notes
@@ -56,7 +56,7 @@ def run(args: Fetch, ctx: ToolContext) -> ToolResult:
 
 
 def _text(page: Page, form: Any, ctx: ToolContext) -> str:
-    """Return the page's text, framed as data from outside."""
+    """Return the page's text, tagged as data from outside."""
     from agentcli.web.readable import readable
 
     found = readable(page, form)
@@ -65,7 +65,7 @@ def _text(page: Page, form: Any, ctx: ToolContext) -> str:
     about = {"url": page.url, "status": page.status}
     if title := " ".join(found.title.split())[:_LONGEST_TITLE]:
         about["title"] = title
-    return with_notes(framed("page", text, **about), found.note, cut)
+    return with_notes(wrap_in_tag("page", text, **about), found.note, cut)
 
 
 def _fitting(text: str, ctx: ToolContext) -> str:

@@ -9,9 +9,9 @@ from agentcli.ui.approval_dialogue import ENTER
 from agentcli.ui.approval_question import hanging, keyed, quoted
 from agentcli.ui.approval_terminal import read_line, write
 from agentcli.ui.draft import Draft, is_text
-from agentcli.ui.literal import visible
 from agentcli.ui.sanitize import printable
 from agentcli.ui.style import Colors, Line, Span, Style, clip, paint
+from agentcli.ui.unambiguous_text import reveal_hidden
 
 _TITLE = "The model asks:"
 _DIGITS = "123456789"
@@ -100,15 +100,15 @@ class AnswerDialogue:
         lines: list[Line] = [[], [Span(_TITLE, "bold")], [], *quoted(self.question, width), []]
         for number, option in enumerate(self.options):
             marked = number == self._marked
-            lines += keyed(_DIGITS[number], visible(option), width, marked=marked)
+            lines += keyed(_DIGITS[number], reveal_hidden(option), width, marked=marked)
         return lines
 
     def folded(self, answer: Answer, width: int) -> Line:
         """Return the question and its answer in one line."""
         style: Style = "yellow" if answer.text is None else "green"
-        told = "not answered" if answer.text is None else f"answered: {visible(answer.text)}"
+        told = "not answered" if answer.text is None else f"answered: {reveal_hidden(answer.text)}"
         return clip(
-            [Span(visible(" ".join(self.question.split()))), Span(f" {told}", style)], width
+            [Span(reveal_hidden(" ".join(self.question.split()))), Span(f" {told}", style)], width
         )
 
     def _rows(self, width: int) -> list[Line]:

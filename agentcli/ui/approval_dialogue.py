@@ -12,9 +12,9 @@ from typing import Literal
 
 from agentcli.ui.approval_question import Approval, Question, Scope, hanging, keyed
 from agentcli.ui.draft import Draft, is_text
-from agentcli.ui.literal import visible
 from agentcli.ui.sanitize import printable
 from agentcli.ui.style import Line, Span, Style, clip
+from agentcli.ui.unambiguous_text import reveal_hidden
 
 ENTER = frozenset(("c-m", "c-j"))
 _LASTING: dict[str, Scope] = {"s": "session", "a": "always"}
@@ -211,8 +211,8 @@ class Dialogue:
     def folded(self, approval: Approval, width: int) -> Line:
         """Return the question and its answer in one line."""
         verb = "allowed" if approval.allowed else "not allowed"
-        rule = f", {approval.scope} {visible(approval.rule)}" if approval.rule else ""
-        reason = f" · {visible(approval.reason)}" if approval.reason else ""
+        rule = f", {approval.scope} {reveal_hidden(approval.rule)}" if approval.rule else ""
+        reason = f" · {reveal_hidden(approval.reason)}" if approval.reason else ""
         style: Style = "green" if approval.allowed else "red"
         line = [Span(f"{verb}{rule}", style), Span(f": {self.question.what}{reason}")]
         return clip(line, width)
@@ -250,14 +250,14 @@ class Dialogue:
     def _rule_rows(self, width: int) -> list[Line]:
         lines: list[Line] = [[], *hanging("The rule to save, the narrowest first:", width)]
         for at, rule in enumerate((*self.question.rules, "another one")):
-            lines += keyed(str(at + 1), visible(rule), width, marked=at == self._marked_rule)
+            lines += keyed(str(at + 1), reveal_hidden(rule), width, marked=at == self._marked_rule)
         return [
             *lines,
             *hanging("a number or Enter takes it, e changes it, Esc goes back", width, "dim"),
         ]
 
     def _notes(self, width: int) -> list[Line]:
-        told = hanging(visible(self._told), width, "yellow") if self._told else []
+        told = hanging(reveal_hidden(self._told), width, "yellow") if self._told else []
         if not self.is_typed_into:
             return told
         keys = "Enter sends it as a no" if self._view == "words" else "Enter takes it"

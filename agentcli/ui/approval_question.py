@@ -10,8 +10,8 @@ from agentcli.events import Action
 from agentcli.events.actions import FileEditAction, FileWriteAction
 from agentcli.events.base import Risk
 from agentcli.ui.approval_view import ApprovalView, approval_view
-from agentcli.ui.literal import rows, texts, visible, wrapped
 from agentcli.ui.style import Line, Span, Style
+from agentcli.ui.unambiguous_text import reveal_hidden, rows, texts, wrapped
 
 Scope = Literal["once", "session", "always"]
 _FOLDED_LINES, _FOLDED_CHARACTERS = 100, 2_000
@@ -75,13 +75,13 @@ class Question:
 
     @property
     def title(self) -> str:
-        return f"Allow this {visible(self.view.kind)}?"
+        return f"Allow this {reveal_hidden(self.view.kind)}?"
 
     @property
     def what(self) -> str:
         """The action in one line, cut if it is long."""
         lines = (line.text for line in self.view.body[:_FOLDED_LINES] if line.text.strip())
-        return visible(" ⏎ ".join(lines)[:_FOLDED_CHARACTERS])
+        return reveal_hidden(" ⏎ ".join(lines)[:_FOLDED_CHARACTERS])
 
     def action_rows(self, width: int) -> list[Line]:
         """Return the rows of the whole, exact action."""
@@ -94,7 +94,7 @@ class Question:
         return [[Span("  why, in the model's own words:")], *quoted(self.view.words, width)]
 
     def place_rows(self, width: int) -> list[Line]:
-        return hanging(f"in {visible(self.view.place)}", width) if self.view.place else []
+        return hanging(f"in {reveal_hidden(self.view.place)}", width) if self.view.place else []
 
     def warnings(self, width: int) -> list[Line]:
         """Return what the action wants beyond the sandbox, and its risk."""
@@ -114,7 +114,7 @@ class Question:
         return hanging(f"only once: {why}", width, "dim")
 
     def reason_rows(self, width: int) -> list[Line]:
-        return hanging(f"asked because: {visible(self.reason)}", width) if self.reason else []
+        return hanging(f"asked because: {reveal_hidden(self.reason)}", width) if self.reason else []
 
 
 def question_about(

@@ -20,7 +20,7 @@ from agentcli.events.actions import (
 )
 from agentcli.ui.arguments import argument_rows, raw_argument_rows
 from agentcli.ui.diff import change_rows, number_width
-from agentcli.ui.literal import Text, texts
+from agentcli.ui.unambiguous_text import Text, texts
 
 _EDITS = {
     "str_replace": "replace",

@@ -11,7 +11,7 @@ from agentcli.events import Action
 from agentcli.events.base import Risk
 from agentcli.ui.answer_dialogue import Answer, AnswerDialogue, ask_by_line
 from agentcli.ui.approval_dialogue import Dialogue
-from agentcli.ui.approval_lines import LineDialogue
+from agentcli.ui.approval_line_mode import LineDialogue
 from agentcli.ui.approval_question import Approval, NoRules, Question, RuleOffers, question_about
 from agentcli.ui.approval_terminal import (
     Closed,
@@ -105,7 +105,7 @@ class TerminalApprover:
     def _told(self, fd: int, dialogue: AnswerDialogue) -> Answer:
         columns, height = terminal_size(fd)
         if self._can_draw and dialogue.fits(columns - 1, height - 1):
-            from agentcli.ui.approval_keys import ask_by_keys
+            from agentcli.ui.approval_interactive import ask_by_keys
 
             answer = ask_by_keys(fd, dialogue, self._colors, self._timeout_s)
             if self._folds:
@@ -119,7 +119,7 @@ class TerminalApprover:
         columns, height = terminal_size(fd)
         dialogue = Dialogue(question)
         if self._can_draw and dialogue.fits(columns - 1, height - 1):
-            from agentcli.ui.approval_keys import ask_by_keys
+            from agentcli.ui.approval_interactive import ask_by_keys
 
             approval = ask_by_keys(fd, dialogue, self._colors, self._timeout_s)
             if self._folds:

@@ -65,7 +65,7 @@ _BOXES: dict[str, tuple[str, Style]] = {
 }
 
 
-_TOLD = {
+_USER_TEXT_BY_ERROR = {
     "invalid_tool_call": "not run: the model made a mistake in this call, and was told",
     "bad_pattern": "not run: the model's pattern makes no sense, and it was told",
     "not_run": "not run: the call before it was refused",
@@ -357,7 +357,7 @@ def _told(error: ErrorObservation) -> str:
     """Return the text for people in place of the error's own; empty if the latter will do."""
     if error.error_id == "interrupted" and error.content.startswith("Not started"):
         return "not started"
-    return _TOLD.get(error.error_id, "")
+    return _USER_TEXT_BY_ERROR.get(error.error_id, "")
 
 
 def _lines_read(observation: FileReadObservation) -> str:

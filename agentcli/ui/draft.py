@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from agentcli.ui.literal import rows, texts, visible
 from agentcli.ui.style import Line, Span
 from agentcli.ui.summary import count
+from agentcli.ui.unambiguous_text import reveal_hidden, rows, texts
 
 _MOST_ROWS = 5
 
@@ -53,7 +53,7 @@ class Draft:
         if len(before) > _MOST_ROWS or len(lines) > _MOST_ROWS:
             told = f"  … the end of {count(len(before), 'line')}"
             lines = [[Span(told, "dim")], *lines[-_MOST_ROWS:]]
-        rest = visible(self.text[self.at :].replace("\n", " "))
+        rest = reveal_hidden(self.text[self.at :].replace("\n", " "))
         lines[-1] = [*lines[-1], Span(rest[:1] or " ", "reverse"), Span(rest[1:])]
         return lines
 

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any, TextIO
 
 from agentcli.errors import OutputError
+from agentcli.events.json_text import compact_json
 from agentcli.events import (
     Action,
     Event,
@@ -222,13 +223,9 @@ def encode(line: _Line) -> bytes:
     """Encode a line as compact JSON in UTF-8. Lone surrogates become U+FFFD; numbers that JSON does
     not have (NaN, infinities) become null."""
     try:
-        text = json.dumps(line, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        return compact_json(line, allow_nan=False)
     except ValueError:
-        text = json.dumps(_finite(line), ensure_ascii=False, separators=(",", ":"))
-    try:
-        return text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
+        return compact_json(_finite(line))
 
 
 def _finite(value: Any) -> Any:

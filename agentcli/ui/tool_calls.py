@@ -20,6 +20,7 @@ from agentcli.events.observations import (
     SessionStartedObservation,
 )
 from agentcli.events.progress import ChildProgress
+from agentcli.ui.call_details import request_lines
 from agentcli.ui.calls import (
     Code,
     Outcome,
@@ -40,7 +41,6 @@ from agentcli.ui.sanitize import printable
 from agentcli.ui.screen import Screen
 from agentcli.ui.style import Line, Span, cells, clip, indent, plain, wrap
 from agentcli.ui.summary import count, money, whole_seconds
-from agentcli.ui.unfolded import asked_lines
 
 _SHOW_ELAPSED_S = 1.0
 _OUTPUT_KEPT = 8_000
@@ -195,7 +195,7 @@ class ToolCalls:
             lines = [row for line in result.lines for row in wrap(line, width)]
             result = replace(result, lines=lines)
         if self._folding.code is None:
-            asked = asked_lines(call.action, observation, width)
+            asked = request_lines(call.action, observation, width)
             result = replace(result, lines=[*asked, *result.lines], wraps=True)
         if isinstance(observation, CmdOutputObservation | IPythonRunCellObservation):
             own = "" if self._reach == _NO_SANDBOX else reach_of(call.action)

@@ -52,14 +52,14 @@ _NO_PAGES: dict[IPv4Network | IPv6Network, str] = {
 """Networks in IANA's registries of special IPv4 and IPv6 addresses that have no public pages."""
 
 
-class Place(NamedTuple):
+class Endpoint(NamedTuple):
     """The target of a connection."""
 
     address: Address
     port: int
 
 
-def refusal(address: Address) -> str:
+def blocked_category(address: Address) -> str:
     """Describe an address that no page may be fetched from; "" if the address is public."""
     for network, what in _NO_PAGES.items():
         if address in network:
@@ -97,16 +97,16 @@ def is_own_service(host: str, port: int, open_ports: Collection[int]) -> bool:
     return host.rstrip(".").lower() in _OF_THIS_MACHINE and port in open_ports
 
 
-def look_up(host: str, port: int, open_ports: Collection[int], timeout_s: float) -> list[Place]:
+def look_up(host: str, port: int, open_ports: Collection[int], timeout_s: float) -> list[Endpoint]:
     """Return where pages of `host` may be fetched from; of this machine, only from `open_ports`.
     Raises ToolError if there is no such place. An interrupt can end the lookup of the name."""
     if is_own_service(host, port, open_ports):
-        return [Place(IPv4Address("127.0.0.1"), port)]
+        return [Endpoint(IPv4Address("127.0.0.1"), port)]
     found = _addresses(host, timeout_s)
-    allowed = [address for address in found if not refusal(address)]
+    allowed = [address for address in found if not blocked_category(address)]
     if not allowed:
         raise _refused(host, port, found[0])
-    return [Place(address, port) for address in allowed]
+    return [Endpoint(address, port) for address in allowed]
 
 
 def refused_at_once(url: str, open_ports: Collection[int]) -> str:
@@ -122,19 +122,19 @@ def refused_at_once(url: str, open_ports: Collection[int]) -> str:
         return error.message.rstrip(".")
     except ValueError:
         return ""
-    return _refused(host, port, address).message.rstrip(".") if refusal(address) else ""
+    return _refused(host, port, address).message.rstrip(".") if blocked_category(address) else ""
 
 
-def connect(places: Sequence[Place], deadline: float) -> socket.socket:
-    """Connect to the first of `places` that answers before `deadline`, a time of the monotonic
+def connect(endpoints: Sequence[Endpoint], deadline: float) -> socket.socket:
+    """Connect to the first of `endpoints` that answers before `deadline`, a time of the monotonic
     clock. Raises OSError; it is a TimeoutError if time ran out."""
     failure: OSError = TimeoutError("timed out")
-    for left, place in zip(range(len(places), 0, -1), places, strict=True):
+    for left, endpoint in zip(range(len(endpoints), 0, -1), endpoints, strict=True):
         room = (deadline - time.monotonic()) / left
         if room <= 0:
             raise failure
         try:
-            return socket.create_connection((str(place.address), place.port), room)
+            return socket.create_connection((str(endpoint.address), endpoint.port), room)
         except OSError as error:
             failure = error
     raise failure
@@ -167,7 +167,7 @@ def _addresses(host: str, timeout_s: float) -> list[Address]:
 
 
 def _refused(host: str, port: int, address: Address) -> ToolError:
-    what = refusal(address)
+    what = blocked_category(address)
     named = host if host == str(address) else f"{host} ({address})"
     told = f"{named} is not fetched from: that is {what}."
     if address.is_loopback:

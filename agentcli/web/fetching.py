@@ -153,8 +153,8 @@ class _Network(NetworkBackend):
         if self._to_proxy:
             connection = socket.create_connection((host, port), _left(self._end))
         else:
-            places = look_up(host, port, self._limits.open_ports, _left(self._end))
-            connection = connect(places, self._end)
+            endpoints = look_up(host, port, self._limits.open_ports, _left(self._end))
+            connection = connect(endpoints, self._end)
         return _Stream(connection, self._end)
 
 

@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
-from agentcli.knowledge.holdings import folded, in_order
+from agentcli.knowledge.folder_listing import grouped_by_pattern, listing_entries
 from agentcli.knowledge.instructions import find_instructions
-from agentcli.knowledge.outline import LONG_CHARS, in_short
+from agentcli.knowledge.outline import LONG_CHARS, condensed_instructions
 from agentcli.knowledge.project_tools import project_tools
 from agentcli.knowledge.workspace_facts import WorkspaceFacts
 from agentcli.system.workspace_python import interpreter_of
@@ -107,7 +107,7 @@ def test_plugins_of_pytest_and_its_absence_are_told(place):
 
 def test_folders_come_first_then_what_configures():
     files = ["zoo.py", ".gitignore", "pyproject.toml", "Makefile", "README.md", ".mailmap"]
-    assert in_order(["tests", ".github", "src"], files) == [
+    assert listing_entries(["tests", ".github", "src"], files) == [
         *("src/", "tests/", ".github/", "Makefile", "pyproject.toml", "README.md", "zoo.py"),
         ".* (2)",
     ]
@@ -116,10 +116,10 @@ def test_folders_come_first_then_what_configures():
 def test_families_are_one_entry():
     readmes = [f"README.{language}.md" for language in ("de", "es", "fr", "it", "pt")]
     tests = ["lex_test.go", "meta_test.go", "parse_test.go", "toml_test.go"]
-    assert folded([*readmes, "README.md", "lex.go", *tests]) == [
+    assert grouped_by_pattern([*readmes, "README.md", "lex.go", *tests]) == [
         *("README.*.md (5)", "README.md", "lex.go", "*_test.go (4)"),
     ]
-    assert folded(["test_a.py", "test_b.py", "test_c.py"]) == [
+    assert grouped_by_pattern(["test_a.py", "test_b.py", "test_c.py"]) == [
         "test_a.py",
         "test_b.py",
         "test_c.py",
@@ -162,7 +162,7 @@ But never rename `Old`.
 
 def test_a_long_file_keeps_what_every_task_needs_and_names_the_rest():
     assert len(LONG) > LONG_CHARS
-    text = in_short(LONG, "AGENTS.md")
+    text = condensed_instructions(LONG, "AGENTS.md")
     assert len(text) < 0.6 * len(LONG)
     for kept in ("What it is.", "# no heading\nmake check", "But never rename `Old`."):
         assert kept in text
@@ -175,7 +175,7 @@ def test_a_long_file_keeps_what_every_task_needs_and_names_the_rest():
 
 @pytest.mark.parametrize("text", ["", "short\n" * 100, "no heading " * 2_000, LONG[:3_000]])
 def test_other_texts_are_told_whole(text):
-    assert in_short(text, "AGENTS.md") == text
+    assert condensed_instructions(text, "AGENTS.md") == text
 
 
 def test_only_files_of_the_project_are_told_in_short(tmp_path):
@@ -185,7 +185,7 @@ def test_only_files_of_the_project_are_told_in_short(tmp_path):
         (tmp_path / folder / "AGENTS.md").write_text(LONG)
     of_user, of_project = find_instructions(tmp_path / "project", tmp_path / "user").files
     assert of_user.text == LONG
-    assert of_project.text == in_short(LONG, "AGENTS.md")
+    assert of_project.text == condensed_instructions(LONG, "AGENTS.md")
 
 
 def test_a_test_script_is_told_only_where_there_is_one(place):

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from agentcli.ui.approval_dialogue import Dialogue
 from agentcli.ui.approval_question import Question
 from agentcli.ui.approval_view import ApprovalView
-from agentcli.ui.literal import texts
 from agentcli.ui.style import cells, plain
+from agentcli.ui.unambiguous_text import texts
 
 RULES = ("bash(git push origin main)", "bash(git push:*)")
 KEYS = ["y", "s", "a", "e", "n", "t", "j", "k", "1", "3", "x", "ж", "\t"]

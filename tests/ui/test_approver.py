@@ -20,7 +20,7 @@ from agentcli.events.actions import (
     ToolCallAction,
 )
 from agentcli.events.base import Risk
-from agentcli.ui import approval_lines
+from agentcli.ui import approval_line_mode
 from agentcli.ui.approval_question import Approval
 from agentcli.ui.approver import TerminalApprover
 from agentcli.ui.style import cells
@@ -278,7 +278,7 @@ def test_an_interrupt_leaves_the_cursor_on_a_row_of_its_own(person, monkeypatch)
     def interrupted(fd, timeout_s):
         raise TurnInterrupted("interrupted", 130)
 
-    monkeypatch.setattr(approval_lines, "read_line", interrupted)
+    monkeypatch.setattr(approval_line_mode, "read_line", interrupted)
     with pytest.raises(TurnInterrupted):
         TerminalApprover(person.path).ask(LS, "")
     person.read_until("> \r\n", LIMIT_S)

@@ -8,7 +8,7 @@ from ipaddress import ip_address
 import pytest
 
 from agentcli.errors import ToolError
-from agentcli.web.addresses import Place, look_up, refusal, split_url
+from agentcli.web.addresses import Endpoint, blocked_category, look_up, split_url
 
 PUBLIC = ["1.1.1.1", "93.184.215.14", "2606:4700:4700::1111", "2a00:1450:4001:81c::200e"]
 REFUSED = {
@@ -31,13 +31,13 @@ REFUSED = {
 
 @pytest.mark.parametrize("address", PUBLIC)
 def test_public_addresses_are_fetched_from(address):
-    assert refusal(ip_address(address)) == ""
-    assert look_up(address, 443, (), 5) == [Place(ip_address(address), 443)]
+    assert blocked_category(ip_address(address)) == ""
+    assert look_up(address, 443, (), 5) == [Endpoint(ip_address(address), 443)]
 
 
 @pytest.mark.parametrize(("what", "address"), [(w, a) for w, all in REFUSED.items() for a in all])
 def test_other_addresses_are_not(what, address):
-    assert refusal(ip_address(address)) == what
+    assert blocked_category(ip_address(address)) == what
 
 
 @pytest.mark.parametrize("host", ["localhost", "0x7f.1", "2130706433", "127.1", "017700000001"])
@@ -47,7 +47,7 @@ def test_this_machine_is_known_under_every_name(host):
 
 
 def test_a_port_that_the_person_opened_is_reached_by_its_own_name_only():
-    assert look_up("localhost", 8000, [8000], 5) == [Place(ip_address("127.0.0.1"), 8000)]
+    assert look_up("localhost", 8000, [8000], 5) == [Endpoint(ip_address("127.0.0.1"), 8000)]
     for host, port in (("localhost", 8001), ("127.0.0.2", 8000), ("[::1]".strip("[]"), 8000)):
         with pytest.raises(ToolError, match="this machine"):
             look_up(host, port, [8000], 5)
@@ -58,7 +58,7 @@ def test_of_a_name_only_the_public_addresses_are_taken(monkeypatch):
         return [(2, 1, 6, "", (each, 0)) for each in ("10.0.0.1", "1.1.1.1", "169.254.169.254")]
 
     monkeypatch.setattr(socket, "getaddrinfo", answer)
-    assert look_up("rebinding.example", 80, (), 5) == [Place(ip_address("1.1.1.1"), 80)]
+    assert look_up("rebinding.example", 80, (), 5) == [Endpoint(ip_address("1.1.1.1"), 80)]
 
 
 @pytest.mark.parametrize(

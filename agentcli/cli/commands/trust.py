@@ -23,7 +23,7 @@ from agentcli.cli.session_common import Json, Yes, confirmed
 from agentcli.errors import ConfigError, UsageError
 from agentcli.security.trust import Fingerprint, TrustState, TrustStore, fingerprint
 from agentcli.system.programs import person_environ
-from agentcli.ui.literal import visible
+from agentcli.ui.unambiguous_text import reveal_hidden
 
 
 def trust(
@@ -63,9 +63,9 @@ def trust(
     if as_json:
         _print(found, store.state_of(found), as_json=True)
     elif agreed and found.files:
-        print(f"{visible(str(workspace))} is trusted, as it is now")
+        print(f"{reveal_hidden(str(workspace))} is trusted, as it is now")
     elif not agreed:
-        print(f"{visible(str(workspace))} is not trusted")
+        print(f"{reveal_hidden(str(workspace))} is not trusted")
     return 0 if agreed else 1
 
 
@@ -82,7 +82,7 @@ def _list(store: TrustStore, as_json: bool) -> int:
         print(json.dumps(folders, indent=2))
         return 0
     for folder, since in folders.items():
-        print(f"{visible(folder)}  # since {since}")
+        print(f"{reveal_hidden(folder)}  # since {since}")
     if not folders:
         print("you trust no folder yet", file=sys.stderr)
     return 0
@@ -93,7 +93,7 @@ def _revoke(store: TrustStore, workspace: Path, as_json: bool) -> int:
     if as_json:
         print(json.dumps({"workspace": str(workspace), "trusted": False, "was_known": known}))
     else:
-        print(f"{visible(str(workspace))} is {'no longer' if known else 'not'} trusted")
+        print(f"{reveal_hidden(str(workspace))} is {'no longer' if known else 'not'} trusted")
     return 0
 
 

@@ -38,11 +38,11 @@ def mcp(conversation: Conversation, argument: str) -> None:
 
 
 def _told(servers: ToolServers) -> Iterator[Line]:
-    for plan, state, offer in servers.states():
+    for plan, state, features in servers.states():
         shown = printable(state, multiline=False)
-        yield [Span(plan.name, "bold"), Span(f"  {shown}", "dim" if offer else "yellow")]
-        if offer is not None:
-            names = [one_line(tool.name) for tool in offer.tools]
+        yield [Span(plan.name, "bold"), Span(f"  {shown}", "dim" if features else "yellow")]
+        if features is not None:
+            names = [one_line(tool.name) for tool in features.tools]
             more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
             listed = ", ".join(names[:_MOST_NAMED])
             yield [Span(f"  {count(len(names), 'tool')}: {printable(listed)}{more}")]

@@ -23,7 +23,7 @@ from agentcli.app.server_plans import server_plans
 from agentcli.cli.builders import builder_for
 from agentcli.cli.session_common import Json, here, working
 from agentcli.errors import UsageError
-from agentcli.mcp.answers import Offer
+from agentcli.mcp.answers import ServerFeatures
 from agentcli.mcp.schemas import one_line
 from agentcli.mcp.servers import ToolServers
 from agentcli.settings import named_servers
@@ -58,7 +58,7 @@ def try_servers(
             with working("starting them"):
                 servers.start()
                 servers.wait()
-            rows = [(plan.name, state, offer) for plan, state, offer in servers.states()]
+            rows = [(plan.name, state, features) for plan, state, features in servers.states()]
         finally:
             servers.close()
     if as_json:
@@ -66,23 +66,27 @@ def try_servers(
     else:
         for row in rows:
             _print(*row)
-    return 0 if all(offer is not None for _, _, offer in rows) else 1
+    return 0 if all(features is not None for _, _, features in rows) else 1
 
 
-def _record(name: str, state: str, offer: Offer | None) -> dict[str, Any]:
-    return {"name": name, "state": state, "offer": asdict(offer) if offer is not None else None}
+def _record(name: str, state: str, features: ServerFeatures | None) -> dict[str, Any]:
+    return {
+        "name": name,
+        "state": state,
+        "offer": asdict(features) if features is not None else None,
+    }
 
 
-def _print(name: str, state: str, offer: Offer | None) -> None:
-    if offer is None:
+def _print(name: str, state: str, features: ServerFeatures | None) -> None:
+    if features is None:
         print(f"{name}: {printable(state, multiline=False)}", file=sys.stderr)
         return
-    print(printable(f"{name}: {state} ({offer.title})", multiline=False))
-    for tool in offer.tools:
+    print(printable(f"{name}: {state} ({features.title})", multiline=False))
+    for tool in features.tools:
         _row("tool", tool.name, tool.description)
-    for prompt in offer.prompts:
+    for prompt in features.prompts:
         _row("prompt", f"/mcp__{name}__{prompt.name}", prompt.description)
-    for resource in offer.resources:
+    for resource in features.resources:
         _row("resource", f"@{name}:{resource.uri}", resource.description or resource.name)
 
 

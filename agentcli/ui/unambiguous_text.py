@@ -40,7 +40,7 @@ class Text(NamedTuple):
     style: Style = ""
 
 
-def visible(line: str) -> str:
+def reveal_hidden(line: str) -> str:
     """Return a line in which no character is invisible or passes for another. Tabs, blanks at the
     end and control characters are shown as signs (`␉`, `␣`, `␛`), unusual characters by their code
     point (`<U+202E>`), and long padding as a count (`<200 blanks>`)."""
@@ -98,7 +98,7 @@ def wrapped(text: str, width: int) -> list[str]:
 
 def _wrapped(line: Text, width: int) -> Iterator[Line]:
     before = f" {line.mark} " if line.mark else " "
-    first, *others = wrapped(visible(line.text), width - 3 - len(before))
+    first, *others = wrapped(reveal_hidden(line.text), width - 3 - len(before))
     yield [_GUTTER, Span(f"{before}{first}".rstrip(" "), line.style)]
     before = _NUMBER.sub(" ", before)
     for piece in others:

@@ -6,9 +6,9 @@ import unicodedata
 
 from agentcli.ui.approval_question import Approval, Question, Scope, hanging, keyed
 from agentcli.ui.approval_terminal import read_line, write
-from agentcli.ui.literal import visible
 from agentcli.ui.sanitize import printable
 from agentcli.ui.style import Colors, Line, Span, paint
+from agentcli.ui.unambiguous_text import reveal_hidden
 
 _KEYS: dict[str, tuple[bool, Scope]] = {
     "y": (True, "once"),
@@ -55,7 +55,7 @@ class LineDialogue:
         width = self._width
         lines: list[Line] = [[], *hanging("The rule to save, the narrowest first:", width)]
         for number, rule in enumerate(rules, 1):
-            lines += keyed(str(number), visible(rule), width)
+            lines += keyed(str(number), reveal_hidden(rule), width)
         told = "a number, or a rule such as bash(git push origin:*); empty: as it was"
         self._say([*lines, *hanging(told, width)])
         while text := printable(self._read(timeout_s), multiline=False).strip():
@@ -65,7 +65,7 @@ class LineDialogue:
             if not why_not:
                 self._rule = text
                 break
-            self._say(hanging(visible(why_not), width, "yellow"))
+            self._say(hanging(reveal_hidden(why_not), width, "yellow"))
         self._say(self._choices())
 
     def _read(self, timeout_s: float) -> str:

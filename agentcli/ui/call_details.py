@@ -18,7 +18,7 @@ from agentcli.ui.sanitize import printable
 from agentcli.ui.style import Line, Span, wrap
 
 
-def asked_lines(action: Action, observation: Observation, width: int) -> list[Line]:
+def request_lines(action: Action, observation: Observation, width: int) -> list[Line]:
     """Return the model's reason for a command, the texts of a change whose diff lacks them, and the
     arguments of a call that no tool understood. Prose is broken between words to fit `width`
     columns."""

@@ -21,11 +21,11 @@ _TESTS = re.compile(r"().+([._-](?:test|spec)\.\w+)")
 _FAMILY = re.compile(r"([^._-][^._-]*[._-]).+(\.[A-Za-z]\w*)")
 
 
-def in_order(folders: Iterable[str], files: Sequence[str]) -> list[str]:
+def listing_entries(folders: Iterable[str], files: Sequence[str]) -> list[str]:
     """Return the names to show, with a slash after folders. Similar files share an entry, such as
     `README.*.md (18)`; dotfiles that configure nothing are only counted."""
     ordered = sorted(folders, key=lambda name: (name.startswith("."), name))
-    shown = folded(sorted(files))
+    shown = grouped_by_pattern(sorted(files))
     configures = [name for name in shown if _CONFIGURES.fullmatch(name)]
     rest = [name for name in shown if not _CONFIGURES.fullmatch(name) and name[0] != "."]
     hidden = sum(name[0] == "." and not _CONFIGURES.fullmatch(name) for name in files)
@@ -33,7 +33,7 @@ def in_order(folders: Iterable[str], files: Sequence[str]) -> list[str]:
     return [*(f"{name}/" for name in ordered), *configures, *rest, *dots]
 
 
-def folded(names: Sequence[str]) -> list[str]:
+def grouped_by_pattern(names: Sequence[str]) -> list[str]:
     """Return `names`, merging names that begin and end alike into one entry, at the first one's
     place."""
     families: dict[tuple[str, str], list[str]] = defaultdict(list)

@@ -5,22 +5,22 @@ from __future__ import annotations
 import re
 from hashlib import sha256
 
-_FRAMES = (
+_TAGS = (
     *("instructions", "skill", "skills", "notes", "past_session", "page"),
     *("tool_result", "tool_call"),
 )
-_TAG = re.compile(rf"<(?=\s*/?\s*(?:{'|'.join(_FRAMES)})\b)", re.IGNORECASE)
+_TAG = re.compile(rf"<(?=\s*/?\s*(?:{'|'.join(_TAGS)})\b)", re.IGNORECASE)
 
 
-def framed(frame: str, text: str, **attributes: str) -> str:
-    """Return `text` between tags named `frame`. Tags of any frame inside it are defused, so that no
-    file can close its own frame and pose as somebody else after it."""
-    told = "".join(f' {name}="{_attribute(value)}"' for name, value in attributes.items())
-    return f"<{frame}{told}>\n{defused(text).strip()}\n</{frame}>"
+def wrap_in_tag(tag: str, text: str, **attributes: str) -> str:
+    """Return `text` between tags named `tag`. Tags inside it are escaped, so that no file can close
+    its own tag and pose as somebody else after it."""
+    given = "".join(f' {name}="{_attribute(value)}"' for name, value in attributes.items())
+    return f"<{tag}{given}>\n{escape_tags(text).strip()}\n</{tag}>"
 
 
-def defused(text: str) -> str:
-    """Return `text` with every frame tag escaped, so that none works as a tag."""
+def escape_tags(text: str) -> str:
+    """Return `text` with every one of our tags escaped, so that none works as a tag."""
     return _TAG.sub("<\\\\", text)
 
 

@@ -19,7 +19,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
-from agentcli.mcp.plan import Launch
+from agentcli.mcp.plan import StdioServer
 from agentcli.mcp.transport import MOST_BYTES, MOST_UNASKED, Health, Streams
 from agentcli.system import processes
 from agentcli.system.reaper import reaper_installer
@@ -34,11 +34,11 @@ _COST_OF_MESSAGE = 1_000
 
 
 @asynccontextmanager
-async def program_streams(launch: Launch, health: Health) -> AsyncGenerator[Streams]:
+async def stdio_streams(server: StdioServer, health: Health) -> AsyncGenerator[Streams]:
     """Start the program, and end it with all its processes on exit. Raises OSError or ValueError if
     it can't be started."""
     mark = f"{_MARK}={os.urandom(16).hex()}"
-    process = await _started(launch, mark)
+    process = await _started(server, mark)
     to_session, from_program = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     to_program, from_session = anyio.create_memory_object_stream[SessionMessage](0)
     async with anyio.create_task_group() as tasks:
@@ -55,10 +55,10 @@ async def program_streams(launch: Launch, health: Health) -> AsyncGenerator[Stre
                 stream.close()
 
 
-async def _started(launch: Launch, mark: str) -> Process:
-    options = launch.options()
+async def _started(server: StdioServer, mark: str) -> Process:
+    options = server.options()
     name, _, value = mark.partition("=")
-    argv, environment = options.launch(launch.command, {**launch.environment, name: value})
+    argv, environment = options.launch(server.command, {**server.environment, name: value})
     stay_behind = reaper_installer() if options.reaper else None
     steps = [step for step in (stay_behind, options.preexec) if step is not None]
 

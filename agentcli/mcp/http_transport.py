@@ -9,7 +9,7 @@ from typing import Any
 import httpx2
 from mcp.client.streamable_http import streamable_http_client
 
-from agentcli.mcp.plan import Site
+from agentcli.mcp.plan import HttpServer
 from agentcli.mcp.transport import MOST_BYTES, MOST_UNASKED, Health, Streams
 
 _CONNECT_S = 10.0
@@ -25,19 +25,21 @@ _STATUS = {
 
 
 @asynccontextmanager
-async def site_streams(site: Site, timeout_s: float, health: Health) -> AsyncGenerator[Streams]:
+async def http_streams(
+    server: HttpServer, timeout_s: float, health: Health
+) -> AsyncGenerator[Streams]:
     timeout = httpx2.Timeout(timeout_s + 5, connect=_CONNECT_S)
     client = _Watched(
-        headers={**site.headers, "accept-encoding": "identity"},
+        headers={**server.headers, "accept-encoding": "identity"},
         timeout=timeout,
-        verify=not site.url.startswith("http://"),
+        verify=not server.url.startswith("http://"),
         follow_redirects=False,
     )
     client.health = health
     async with (
         client,
         streamable_http_client(
-            site.url, http_client=client, max_sse_event_size=MOST_BYTES
+            server.url, http_client=client, max_sse_event_size=MOST_BYTES
         ) as streams,
     ):
         yield streams

@@ -62,7 +62,7 @@ def ask_by_keys(
         try:
             while True:
                 draw()
-                for key in _as_meant(keys.burst(), is_text=dialogue.is_typed_into):
+                for key in _interpret(keys.burst(), is_text=dialogue.is_typed_into):
                     if key.key == _SUSPEND:
                         region.draw([])
                         mode.suspend()
@@ -106,7 +106,7 @@ class _Keys:
         return pressed
 
 
-def _as_meant(pressed: list[KeyPress], *, is_text: bool) -> list[KeyPress]:
+def _interpret(pressed: list[KeyPress], *, is_text: bool) -> list[KeyPress]:
     """Ignore Alt with a letter and unknown sequences. Treat several letters at once as pasted, even
     if the terminal does not say so."""
     if len(pressed) > 1 and any(key.key == Keys.Escape for key in pressed):
