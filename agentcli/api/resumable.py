@@ -11,7 +11,7 @@ from agentcli.app.open_session import OpenSession
 from agentcli.app.resume import begun_events
 from agentcli.events import Event, Source
 from agentcli.events.actions import MessageAction
-from agentcli.events.live import newest_first
+from agentcli.events.live import newest
 from agentcli.events.observations import AgentStateChangedObservation
 from agentcli.sessions.session import Session, Subscriber
 
@@ -46,5 +46,4 @@ def opened_for(
 
 
 def last_change(events: Sequence[Event]) -> AgentStateChangedObservation | None:
-    changes = (e for e in newest_first(events) if isinstance(e, AgentStateChangedObservation))
-    return next(changes, None)
+    return newest(events, AgentStateChangedObservation)

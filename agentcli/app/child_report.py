@@ -10,7 +10,7 @@ from agentcli.agent.run_limits import MAX_TURNS
 from agentcli.app.changed_files import files_changed
 from agentcli.events import Event
 from agentcli.events.actions import MessageAction
-from agentcli.events.live import newest_first
+from agentcli.events.live import newest, newest_first
 from agentcli.events.observations import AgentStateChangedObservation, DelegateObservation
 from agentcli.evidence.fold import child_tests, evidence_of
 from agentcli.memory.projection import clip
@@ -31,7 +31,7 @@ def has_task(events: Sequence[Event], key: str) -> bool:
 
 def is_over(events: Sequence[Event]) -> bool:
     """Whether the child has finished, rather than only stopped with more to do."""
-    last = _last_change(events)
+    last = newest(events, AgentStateChangedObservation)
     if last is None:
         return False
     return last.agent_state in _OVER or (last.agent_state == "paused" and last.reason == MAX_TURNS)
@@ -41,7 +41,7 @@ def report_of(record: SessionRecord, known: Metrics, key: str) -> DelegateObserv
     """Return the report on the delegation `key`. `known` is the usage of the child that the parent
     already knows."""
     events, state = record.events, record.state
-    last = _last_change(events)
+    last = newest(events, AgentStateChangedObservation)
     status = _status(last)
     own = _since_task(events, key)
     done = totals(own)
@@ -98,18 +98,13 @@ def _status(last: AgentStateChangedObservation | None) -> str:
     return last.reason or str(last.agent_state)
 
 
-def _last_change(events: Sequence[Event]) -> AgentStateChangedObservation | None:
-    changes = (e for e in newest_first(events) if isinstance(e, AgentStateChangedObservation))
-    return next(changes, None)
-
-
 def _since_task(events: Sequence[Event], key: str) -> list[Event]:
-    newest: list[Event] = []
+    since: list[Event] = []
     for event in newest_first(events):
-        newest.append(event)
+        since.append(event)
         if isinstance(event, MessageAction) and event.delegated == key:
             break
-    return newest[::-1]
+    return since[::-1]
 
 
 def _difference(now: Metrics, before: Metrics) -> Metrics:

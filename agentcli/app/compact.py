@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 from agentcli.agent.agent import Hooks
 from agentcli.app import memory as session_memory
 from agentcli.app.open_session import OpenSession
+from agentcli.app.resume import stored_schemas
 from agentcli.errors import SessionError
 from agentcli.events import Source
 from agentcli.events.actions import CondensationAction, SystemMessageAction
 from agentcli.llm.roles import Roles
 from agentcli.memory.history_stats import TOKENS_AFTER, TOKENS_BEFORE
 from agentcli.memory.memory import Memory, failed_condensation
-from agentcli.messages import ToolSchema
 from agentcli.security.redact import Redactor
 from agentcli.sessions.session import Session
 
@@ -67,7 +67,7 @@ def _compact(
     session: Session, memory: Memory, hooks: Hooks | None, focus: str, *, preview: bool = False
 ) -> Compaction:
     if hooks is not None and (why := hooks.compacting(session, "asked_for")):
-        raise SessionError(f"a hook puts it off: {why}")
+        raise SessionError(f"a hook postponed the compaction: {why}")
     done = _told(memory.compact(session.events, focus), session.redact)
     if done.action is not None and not preview:
         session.emit(done.action)
@@ -80,7 +80,7 @@ def _compact(
 def _stored(builder: AgentBuilder, registry: Providers, session: Session) -> Memory:
     """Return the memory of a session that is not at work, with its own model and tools."""
     stored = next((e for e in session.events if isinstance(e, SystemMessageAction)), None)
-    schemas = tuple(ToolSchema(**schema) for schema in stored.tools) if stored else ()
+    schemas = stored_schemas(stored) if stored else ()
     models = Roles.of(builder.settings, registry, session.state.model)
     limits = builder.limits(session.state)
     return session_memory.memory(builder.settings, models, schemas, session, limits)

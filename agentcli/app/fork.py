@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from agentcli.errors import UsageError
 from agentcli.events import Event, Source
 from agentcli.events.actions import MessageAction
 from agentcli.events.observations import SessionStartedObservation
-from agentcli.files.names import display_path
+from agentcli.files.names import quoted_path
 from agentcli.sessions.history import cut_at
 from agentcli.sessions.manage.copying import copy_events
 from agentcli.sessions.manage.staging import drafting, staging
@@ -84,12 +83,7 @@ def beginning(
         ),
         MessageAction(
             content=f"[You work in a copy of session {original} from here on. Its workspace is now "
-            f"{_quoted(workspace)}, a copy of {_quoted(before)} as it was at this point.]",
+            f"{quoted_path(workspace)}, a copy of {quoted_path(before)} as it was at this point.]",
             source=Source.ENVIRONMENT,
         ),
     ]
-
-
-def _quoted(path: Path) -> str:
-    """Quote a path, so that a name can't pass for words of the user."""
-    return json.dumps(display_path(str(path)), ensure_ascii=False).replace("]", "\\u005d")

@@ -106,8 +106,7 @@ def last_notes(
 ) -> Callable[[Sequence[Event]], MessageAction | None]:
     """Return a function for what to tell the model before older work is condensed. It says nothing
     to a model that can't take notes."""
-    planning = settings.agent.approval == "plan"
-    if planning or not any(schema.name == "memory" for schema in schemas):
+    if settings.agent.planning or not any(schema.name == "memory" for schema in schemas):
         return lambda events: None
     return reminder
 

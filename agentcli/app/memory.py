@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from agentcli.events import Event, Progress
-from agentcli.events.observations import AttemptsAbandonedObservation
+from agentcli.app.side_models import costs_only
+from agentcli.events import Progress
 from agentcli.events.progress import Status
 from agentcli.llm.catalog import Catalog
 from agentcli.memory.building import ModelNames, build_memory
@@ -35,17 +35,13 @@ def memory(
         if isinstance(progress, Status):
             session.notify(progress)
 
-    def keep(event: Event) -> Event:
-        # The session's state and model follow the main role only.
-        return session.emit(event) if isinstance(event, AttemptsAbandonedObservation) else event
-
     def ask(request: Request, unrecorded_usd: float) -> Reply:
         session.notify(Status("thinking", "older work is being summed up"))
         chain.begin_turn()
         left = limits.left_usd(session.state)
         left = None if left is None else left - unrecorded_usd
         asked = replace(request, session_id=session.id, budget_usd=left)
-        return chain.complete(asked, quietly, keep)
+        return chain.complete(asked, quietly, costs_only(session))
 
     names, catalog = _names(settings, models), Catalog(settings.prices)
     return build_memory(settings.memory, schemas, names, catalog, ask, session.emit)

@@ -11,7 +11,7 @@ from agentcli.app.config import resolve_workspace
 from agentcli.errors import ConfigError, UsageError
 from agentcli.events import Event, Source
 from agentcli.events.actions import MessageAction, SystemMessageAction
-from agentcli.events.live import newest_first
+from agentcli.events.live import newest, newest_first
 from agentcli.events.observations import (
     AgentStateChangedObservation,
     CmdOutputObservation,
@@ -72,10 +72,7 @@ def require_work(session: Session, has_message: bool, *, interactive: bool) -> S
 
 def _ended_untold(session: Session) -> bool:
     """Whether the last process was killed, so that the user may not have seen its last reply."""
-    changes = (
-        e for e in newest_first(session.events) if isinstance(e, AgentStateChangedObservation)
-    )
-    last = next(changes, None)
+    last = newest(session.events, AgentStateChangedObservation)
     return last is not None and last.reason == "killed"
 
 
@@ -138,7 +135,7 @@ def told_of_changes(
 def told_of_sandbox(past: Sequence[Event], now: SandboxFacts | None) -> str:
     """Return what the model must know if its commands are contained differently than when the
     session was left, because its system text stays as it was; else empty."""
-    before = _last_start(past)
+    before = newest(past, SessionStartedObservation)
     layer, sealed = (now.layer, now.sealed) if now else ("none", False)
     if before is None:
         return ""
@@ -171,17 +168,12 @@ def _reaches_as(before: SessionStartedObservation, now: SandboxFacts) -> bool:
 def last_writable(past: Sequence[Event], workspace: str) -> Sequence[str] | None:
     """Return what commands could write to when the session was left; None if that is unknown for
     this workspace, or was not enforced: in plan mode or without a sandbox nobody names folders."""
-    before = _last_start(past)
+    before = newest(past, SessionStartedObservation)
     if before is None or before.writable is None or before.workspace != workspace:
         return None
     if before.sealed or before.sandbox == "none":
         return None
     return tuple(folder for folder in before.writable if Path(folder).is_dir())
-
-
-def _last_start(past: Sequence[Event]) -> SessionStartedObservation | None:
-    starts = (e for e in newest_first(past) if isinstance(e, SessionStartedObservation))
-    return next(starts, None)
 
 
 def last_exports(

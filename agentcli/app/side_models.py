@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from agentcli.events import Event, LLMMetrics
@@ -19,11 +20,6 @@ def ask_role(
 ) -> tuple[Reply, LLMMetrics]:
     """Return the reply of the model in `role`, and its cost for the caller to record. Raises
     LLMError."""
-
-    def keep(event: Event) -> Event:
-        # The session's state and model follow the main role only.
-        return session.emit(event) if isinstance(event, AttemptsAbandonedObservation) else event
-
     chain = models.chain(role)
     chain.begin_turn()
     request = Request(
@@ -33,5 +29,15 @@ def ask_role(
         session_id=session.id,
         budget_usd=limits.left_usd(session.state),
     )
-    reply = chain.complete(request, lambda progress: None, keep)
+    reply = chain.complete(request, lambda progress: None, costs_only(session))
     return reply, LLMMetrics.of(reply, role)
+
+
+def costs_only(session: Session) -> Callable[[Event], Event]:
+    """Return what records the events of a chain in another role: only those about money, because
+    the session's state and model follow the main role."""
+
+    def record(event: Event) -> Event:
+        return session.emit(event) if isinstance(event, AttemptsAbandonedObservation) else event
+
+    return record

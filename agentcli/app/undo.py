@@ -6,7 +6,6 @@ the workspace is kept too, so that going back can itself be undone.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,9 +17,9 @@ from agentcli.checkpoints.snapshots import Change, Checkpoints, Restored
 from agentcli.errors import SessionError, UsageError
 from agentcli.events import Event, Source
 from agentcli.events.actions import MessageAction, RewindAction
-from agentcli.events.live import newest_first
+from agentcli.events.live import newest
 from agentcli.events.observations import CheckpointObservation, GoingBackObservation
-from agentcli.files.names import display_path
+from agentcli.files.names import display_path, quoted_path
 from agentcli.sessions.history import (
     StepTrees,
     cut_at,
@@ -190,8 +189,7 @@ def _require_workspace(session: Session, kept: Checkpoints) -> None:
     """Raise SessionError if somebody else has moved or deleted the workspace."""
     if kept.root.is_dir():
         return
-    snapshots = (e for e in newest_first(session.events) if isinstance(e, CheckpointObservation))
-    last = next(snapshots, None)
+    last = newest(session.events, CheckpointObservation)
     if last is None or not kept.is_empty(last.tree):
         raise SessionError(
             f"session {session.id} worked in {session.state.workspace}, which is no longer there",
@@ -282,9 +280,7 @@ def _framed(text: str) -> str:
 
 
 def _quoted(path: str) -> str:
-    """Quote a path, so that a name can't pass for words of the user."""
-    shown = display_path(path)
-    return json.dumps(shown[:_LONGEST_NAME], ensure_ascii=False).replace("]", "\\u005d")
+    return quoted_path(path, _LONGEST_NAME)
 
 
 def _few(names: list[str]) -> str:

@@ -11,11 +11,11 @@ from agentcli.app.changed_files import files_changed
 from agentcli.app.named_paths import named_before
 from agentcli.app.sandbox import TMP_FOLDER
 from agentcli.errors import AgentError
-from agentcli.events.live import newest_first
+from agentcli.events.live import newest
 from agentcli.events.observations import SessionStartedObservation
 from agentcli.evidence.values import Evidence
 from agentcli.files.access_scope import TMP
-from agentcli.sandbox.choosing import BUBBLEWRAP
+from agentcli.sandbox.selection import BUBBLEWRAP
 from agentcli.sessions.own_tmp import left_in_tmp
 from agentcli.sessions.search.session_totals import SessionTotals
 from agentcli.sessions.session import Session
@@ -87,8 +87,7 @@ def _files_changed(session: Session | None, done: SessionTotals) -> tuple[str, .
 
 def _tmp_files(session: Session, folder: Path, since_s: float) -> tuple[str, ...]:
     """Return the files left in /tmp, if commands have a /tmp of their own."""
-    starts = (e for e in newest_first(session.events) if isinstance(e, SessionStartedObservation))
-    start = next(starts, None)
+    start = newest(session.events, SessionStartedObservation)
     if start is None or start.sandbox != BUBBLEWRAP or str(TMP) in (start.writable or ()):
         return ()
     return left_in_tmp(folder, since_s, named_before(session.events))

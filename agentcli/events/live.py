@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TypeVar
 
 from agentcli.events.actions import RewindAction
 from agentcli.events.base import Event
+
+E = TypeVar("E", bound=Event)
 
 
 def newest_first(events: Sequence[Event]) -> Iterator[Event]:
@@ -19,6 +22,11 @@ def newest_first(events: Sequence[Event]) -> Iterator[Event]:
             continue
         yield event
         index -= 1
+
+
+def newest(events: Sequence[Event], kind: type[E]) -> E | None:
+    """Return the newest event of this kind in the current conversation; None without one."""
+    return next((event for event in newest_first(events) if isinstance(event, kind)), None)
 
 
 def live(events: Sequence[Event]) -> Sequence[Event]:

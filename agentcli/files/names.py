@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from pathlib import Path
@@ -44,6 +45,13 @@ def display_path(path: Path | str, workspace: Path | None = None) -> str:
     if text.isprintable() and not text.startswith("$'"):
         return text
     return "$'" + "".join(map(_escape, text)) + "'"
+
+
+def quoted_path(path: Path | str, longest: int | None = None) -> str:
+    """Return `path`, cut to `longest` characters, in quotes for a message to a model in brackets:
+    no name can end the message or pass for words of the user."""
+    shown = json.dumps(display_path(path)[:longest], ensure_ascii=False)
+    return shown.replace("]", "\\u005d")
 
 
 def _escape(character: str) -> str:

@@ -113,8 +113,8 @@ class Memory:
         """Return the messages for the next request."""
         new: Sequence[Event] = events[self._taken :]
         condensed = -1
-        if any(isinstance(event, CondensationAction | RewindAction) for event in new):
-            condensed = max(event.id for event in new if _begins_anew(event))
+        if beginnings := [event.id for event in new if _begins_anew(event)]:
+            condensed = max(beginnings)
             new = self._begin_again(events, new)
         else:
             for event in new:

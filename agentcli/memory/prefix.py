@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from itertools import takewhile
 
 from agentcli.events import Event
 from agentcli.events.actions import CondensationAction, RewindAction, SystemMessageAction
-from agentcli.events.live import newest_first
+from agentcli.events.live import newest, newest_first
 from agentcli.events.observations import PrefixChangedObservation, SessionStartedObservation
 from agentcli.messages import Message, Request, Role, ToolSchema, common_start
 
@@ -65,10 +66,10 @@ def _since_stored(request: Request, events: Sequence[Event]) -> str | None:
     stored = next((e for e in events if isinstance(e, SystemMessageAction)), None)
     if stored is not None and _system(request) != stored.content:
         return "system"
-    if stored is not None and [_plain(tool) for tool in request.tools] != list(stored.tools):
+    if stored is not None and [asdict(tool) for tool in request.tools] != list(stored.tools):
         return "tools"
-    started = next(e for e in newest_first(events) if isinstance(e, SessionStartedObservation))
-    return None if started.model == asked.llm_metrics.model else "model"
+    started = newest(events, SessionStartedObservation)
+    return None if started and started.model == asked.llm_metrics.model else "model"
 
 
 def _is_main_reply(event: Event) -> bool:
@@ -78,11 +79,3 @@ def _is_main_reply(event: Event) -> bool:
 def _system(request: Request) -> str:
     system = takewhile(lambda message: message.role is Role.SYSTEM, request.messages)
     return "\n\n".join(message.content for message in system)
-
-
-def _plain(tool: ToolSchema) -> dict[str, object]:
-    return {
-        "name": tool.name,
-        "description": tool.description,
-        "parameters": dict(tool.parameters),
-    }
