@@ -9,14 +9,14 @@ from pathlib import Path
 from agentcli.app.sandbox import Containment
 from agentcli.browser.browser import Browser, BrowserSettings
 from agentcli.files.output_folder import OutputFolder
-from agentcli.sandbox.choosing import BUBBLEWRAP, Sandbox
 from agentcli.sandbox.scope_finder import find_access_scope
+from agentcli.sandbox.selection import BUBBLEWRAP, Sandbox
 from agentcli.sessions.session import Session
 
 FOLDER = "browser"
 
 
-def browser(session: Session, containment: Containment, outputs: OutputFolder) -> Browser:
+def build_browser(session: Session, containment: Containment, outputs: OutputFolder) -> Browser:
     """Return the browser; nothing is searched for or started yet."""
     settings, sandbox = containment.settings, containment.sandbox
 

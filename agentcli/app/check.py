@@ -13,7 +13,7 @@ from agentcli.errors import ConfigError, UsageError
 from agentcli.files.output_folder import OutputFolder
 from agentcli.files.private import remove_tree
 from agentcli.interrupts import shield
-from agentcli.sandbox.choosing import Sandbox
+from agentcli.sandbox.selection import Sandbox
 from agentcli.shell.shell import Shell
 
 LIMIT_S = 600.0

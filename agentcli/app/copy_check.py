@@ -10,7 +10,7 @@ from agentcli.app.agent_builder import AgentBuilder
 from agentcli.app.check import Check, CheckResult
 from agentcli.app.sandbox import TMP_FOLDER, Containment
 from agentcli.app.scratch import ScratchCopy, moved
-from agentcli.sandbox.choosing import BUBBLEWRAP, Sandbox
+from agentcli.sandbox.selection import BUBBLEWRAP, Sandbox
 
 
 def checked_copy(

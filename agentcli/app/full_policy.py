@@ -12,7 +12,7 @@ from agentcli.app.policy_parts import PolicyParts
 from agentcli.app.policy_rules import settings_rules
 from agentcli.events import Action, Risk, ToolCallMetadata
 from agentcli.events.actions import BrowseInteractiveAction, BrowseURLAction
-from agentcli.git.reading_risks import GitFacts
+from agentcli.git.reading_risks import RepositoryJudge
 from agentcli.security.policy.hard_blocks import HardBlocks
 from agentcli.security.policy.policy import Policy
 from agentcli.security.policy.rule import Decision
@@ -87,14 +87,14 @@ class FullPolicy:
         self._saved.add(self._parts.workspace, parse_grants(rules))
 
     @cached_property
-    def _git(self) -> GitFacts:
+    def _git(self) -> RepositoryJudge:
         parts, scope = self._parts, self._parts.sandbox.scope
         places = (*scope.writable, *scope.mounts, *scope.mounts.values())
 
         def changeable(path: Path) -> bool:
             return any(map(path.is_relative_to, places))
 
-        return GitFacts(parts.workspace, parts.repository, parts.environ, changeable)
+        return RepositoryJudge(parts.workspace, parts.repository, parts.environ, changeable)
 
     def _cwd(self) -> str:
         return self._parts.context.shell.cwd

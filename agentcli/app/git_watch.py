@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from agentcli.agent.agent import Agent
-from agentcli.agent.execute import record_set_aside
+from agentcli.agent.execute import record_git_cleanup
 from agentcli.git.watch import GitWatch
-from agentcli.sandbox.choosing import Sandbox
+from agentcli.sandbox.selection import Sandbox
 from agentcli.sessions.session import Session
 from agentcli.tools.base import ToolContext
 
@@ -40,7 +40,7 @@ def start(context: ToolContext, sandbox: Sandbox, state: Path, session: Session)
 def begin(agent: Agent, session: Session, context: ToolContext) -> None:
     """Start the watch once the session is open, if there are hooks: they run next, and like
     commands they run files of the workspace."""
-    record_set_aside(agent, session)
+    record_git_cleanup(agent, session)
     if context.git is not None and agent.hooks is not None:
         context.git.begin()
 
@@ -49,4 +49,4 @@ def end(agent: Agent, session: Session, context: ToolContext) -> None:
     """Check the git folders a last time, after all processes that commands started have ended."""
     if context.git is not None:
         context.git.close()
-        record_set_aside(agent, session)
+        record_git_cleanup(agent, session)

@@ -12,9 +12,9 @@ from pathlib import Path
 from agentcli.app.config import user_file
 from agentcli.hooks.runner import HOOK_MARK, HookRunner
 from agentcli.hooks.session_hooks import Hook, SessionHooks
-from agentcli.sandbox.choosing import Sandbox
+from agentcli.sandbox.selection import Sandbox
 from agentcli.settings import HookSettings, Settings
-from agentcli.system.programs import distrusted, trimmed
+from agentcli.system.programs import distrusted, sanitize_environment
 
 FOLDER = ".agent/hooks"
 """In a project, the folder of files that its hooks run; each session gets a trusted copy."""
@@ -55,7 +55,9 @@ def session_hooks(
     by_event = {name: getattr(settings.hooks, name) for name in type(settings.hooks).model_fields}
     if HOOK_MARK in context.environ or not any(by_event.values()):
         return None
-    free = HookRunner(context.workspace, trimmed(context.environ, distrusted()).environ)
+    free = HookRunner(
+        context.workspace, sanitize_environment(context.environ, distrusted()).environ
+    )
     readable = [folder for folder in [_own_folder(context.environ)] if folder.is_dir()]
     held = HookRunner(context.workspace, context.contained, _showing(context.sandbox, readable))
     copy = _Copy(context, project_hooks)

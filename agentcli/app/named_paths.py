@@ -38,7 +38,7 @@ def restore(events: Sequence[Event], context: ToolContext) -> None:
     scope = context.sandbox.view
     for path in named_before(events):
         if _is_elsewhere(path, context) and not why_not_shown(path, scope):
-            scope.named.append(path)
+            scope.user_named.append(path)
 
 
 def show_newest(session: Session, context: ToolContext) -> None:
@@ -61,7 +61,7 @@ def show(paths: Iterable[Path], session: Session, context: ToolContext) -> None:
     scope = context.sandbox.view if context.sandbox is not None else None
     if scope is None or TMP in scope.writable:
         return
-    new = [path for path in paths if not scope.is_named(path)]
+    new = [path for path in paths if not scope.is_user_named(path)]
     # Parts of the workspace, for example, are readable already.
     new = [path for path in new if _is_elsewhere(path, context)]
     shown = []
@@ -69,7 +69,7 @@ def show(paths: Iterable[Path], session: Session, context: ToolContext) -> None:
         if why := why_not_shown(path, scope):
             session.notify(Notice(f"{display_path(path)} is not shown to the session: {why}"))
         else:
-            scope.named.append(path)
+            scope.user_named.append(path)
             shown.append(path)
     if not shown:
         return

@@ -17,7 +17,7 @@ from agentcli.events import Event, Source
 from agentcli.events.actions import MessageAction
 from agentcli.events.progress import Notice
 from agentcli.files.images import ImageFault
-from agentcli.files.scaling import fitted_message
+from agentcli.files.scaling import fit_message_images
 from agentcli.hooks.session_hooks import SessionHooks
 from agentcli.knowledge.knowledge import Knowledge
 from agentcli.llm.image_limits import image_limits
@@ -153,7 +153,7 @@ def with_images(text: str, urls: Sequence[str], model: str) -> tuple[str, tuple[
     """Return a message with its images as large as `model` can see them, and a note on how they
     were scaled. Raises UsageError."""
     try:
-        return fitted_message(text, urls, image_limits(model))
+        return fit_message_images(text, urls, image_limits(model))
     except ImageFault as fault:
         hint = "make it smaller, or tell the model where it is: it can read files"
         raise UsageError(str(fault), hint=hint) from fault

@@ -16,7 +16,7 @@ from agentcli.app.config import rules_file
 from agentcli.app.policy_parts import PolicyParts
 from agentcli.events import Action
 from agentcli.events.observations import DecisionObservation
-from agentcli.git.repository_changes import note_repository
+from agentcli.git.repository_changes import snapshot_repository_config
 from agentcli.settings import Settings
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class SessionPolicy:
 
     def begin(self) -> None:
         """Record the state of the repository as the session begins."""
-        note_repository(self._parts.workspace, self._parts.repository)
+        snapshot_repository_config(self._parts.workspace, self._parts.repository)
 
     def decide(self, action: Action, grants: Sequence[str]) -> DecisionObservation:
         return self._full.policy.decide(action, grants)
@@ -81,7 +81,7 @@ class SessionPolicy:
         """Return files that checkpoints leave out but should hold, as `action` names them."""
         coverage = self._parts.coverage()
         return (
-            self._full.policy.losses(action, coverage).keepable
+            self._full.policy.losses(action, coverage).checkpointable
             if coverage and coverage.left_out
             else []
         )

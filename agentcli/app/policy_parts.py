@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agentcli.files.access_scope import Coverage
-from agentcli.sandbox.choosing import Sandbox
+from agentcli.sandbox.selection import Sandbox
 from agentcli.settings import Settings
 from agentcli.tools.base import ToolContext
 from agentcli.tools.collection import ToolCollection

@@ -32,7 +32,7 @@ from agentcli.replay.file_changes import changed_otherwise
 from agentcli.replay.names import Names
 from agentcli.replay.normalise import Normaliser
 from agentcli.replay.plan import answered, plan, why_taken
-from agentcli.sandbox.choosing import NO_LAYER
+from agentcli.sandbox.selection import NO_LAYER
 from agentcli.security.redact import MASK
 from agentcli.sessions.session import Session
 

@@ -12,12 +12,12 @@ from agentcli.agent.prompts import SandboxFacts
 from agentcli.app.config import MANAGED_FILE, rules_file, user_file
 from agentcli.app.keys import keys_file
 from agentcli.app.skill_folders import skill_folders
-from agentcli.app.whereabouts import only_named, require_named_folders, whereabouts
+from agentcli.app.workspace_warnings import only_named, require_named_folders, workspace_warnings
 from agentcli.errors import ConfigError
 from agentcli.files.access_scope import TMP, AccessScope
-from agentcli.sandbox.choosing import BUBBLEWRAP, NO_LAYER, Sandbox, choose_sandbox
 from agentcli.sandbox.environment import command_environment
 from agentcli.sandbox.scope_finder import find_access_scope
+from agentcli.sandbox.selection import BUBBLEWRAP, NO_LAYER, Sandbox, choose_sandbox
 from agentcli.security.policy.host_ports import host_ports
 from agentcli.sessions.library import library_of
 from agentcli.settings import Settings
@@ -102,7 +102,7 @@ class Containment:
     def notices(self) -> Iterator[str]:
         """Yield what the user must know about the containment before anything runs."""
         scope = self.scope
-        yield from whereabouts(self.settings, scope.workspace, scope.home, scope.writable)
+        yield from workspace_warnings(self.settings, scope.workspace, scope.home, scope.writable)
         if TMP in scope.writable and not scope.sealed:
             yield "/tmp is shared with this session: commands can change what is yours there"
         yield from scope.problems
@@ -136,7 +136,7 @@ class Containment:
         places = whole + (inside if sandbox.layer == "landlock" else [])
         loads = sorted(
             name
-            for name in programs.trimmed(self.environ, programs.distrusted()).left_out
+            for name in programs.sanitize_environment(self.environ, programs.distrusted()).left_out
             if name in programs.LOADED_AT_START
         )
         if not sandbox.contains or not (places or loads):
@@ -152,10 +152,10 @@ class Containment:
         return self._usual(contained=True)
 
     @cached_property
-    def full_environment(self) -> programs.Trimmed:
+    def full_environment(self) -> programs.SanitizedEnvironment:
         """The environment of commands outside all sandboxes: nothing in it leads to places that
         commands in a sandbox can write to."""
-        return programs.trimmed(self._usual(contained=False), programs.distrusted())
+        return programs.sanitize_environment(self._usual(contained=False), programs.distrusted())
 
     def _usual(self, *, contained: bool) -> dict[str, str]:
         extra = self.settings.sandbox.environment
@@ -177,7 +177,7 @@ class Containment:
             writable=() if view.sealed else tuple(map(str, self.scope.writable)),
             protected=tuple(_protected(view)) if whole and not view.sealed else (),
             private_tmp=whole and not view.sealed and TMP in view.mounts,
-            confined=bool(self.scope.shown),
+            confined=bool(self.scope.confined_to),
             sealed=view.sealed,
         )
 

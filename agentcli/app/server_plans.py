@@ -12,8 +12,8 @@ from agentcli.app.sandbox import Containment
 from agentcli.files.access_scope import TMP
 from agentcli.mcp.plan import HttpServer, ServerPlan, StdioServer
 from agentcli.mcp.variables import MissingVariable, filled
-from agentcli.sandbox.choosing import BUBBLEWRAP, Sandbox, SpawnOptions
 from agentcli.sandbox.named_paths import why_not_shown
+from agentcli.sandbox.selection import BUBBLEWRAP, Sandbox, SpawnOptions
 from agentcli.security.secret_variables import masked_values
 from agentcli.settings import ServerSettings, Settings, is_server_name, named_servers
 from agentcli.system.homes import expanded
@@ -77,7 +77,7 @@ def _stdio_server(server: ServerSettings, containment: Containment, learn: Learn
     contained = server.sandbox and sandbox.contains
     if contained:
         places = _program_places([*command, cwd], sandbox)
-        scope = replace(sandbox.scope, named=[*sandbox.scope.named, *places])
+        scope = replace(sandbox.scope, user_named=[*sandbox.scope.user_named, *places])
         sandbox = replace(sandbox, network=sandbox.network or server.network, scope=scope)
         environment: Mapping[str, str] = containment.environment
     else:

@@ -15,7 +15,7 @@ from dataclasses import asdict
 from typing import Any, NoReturn, TextIO
 
 from agentcli import interrupts
-from agentcli.batch.carry_out import Doing, NeedsMoney, carry_out, failed
+from agentcli.batch.carry_out import Doing, NeedsMoney, StoreLost, carry_out, failed
 from agentcli.batch.task import Order
 from agentcli.errors import AgentError, TurnInterrupted
 from agentcli.system import programs
@@ -25,7 +25,7 @@ def main(lock: int | None) -> NoReturn:
     """The file `lock` stays locked as long as this process is there, and none of its own."""
     if lock is not None:
         os.set_inheritable(lock, False)
-    programs.enter()
+    programs.harden_process()
     interrupts.install()
     # What a library prints must not be taken for a report.
     reports = os.fdopen(os.dup(1), "w", encoding="utf-8")
@@ -33,7 +33,7 @@ def main(lock: int | None) -> NoReturn:
     code = 0
     try:
         _serve(reports)
-        interrupts.end()
+        interrupts.mark_outcome_decided()
     except TurnInterrupted as interrupt:
         code = interrupt.exit_code
     except BrokenPipeError:
@@ -72,6 +72,9 @@ def _carry_out(order: Order, reports: TextIO) -> None:
         result = carry_out(order, tell)
     except NeedsMoney as need:
         _report(reports, order, {"needs_money": need.spent_usd})
+        return
+    except StoreLost as lost:
+        _report(reports, order, {"store_lost": str(lost)})
         return
     except Exception as error:
         # A bug ends this task and not the batch; its traceback is in the log.

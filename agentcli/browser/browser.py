@@ -20,11 +20,11 @@ from typing import Any
 from agentcli import interrupts
 from agentcli.browser.finding import BrowserMissing, find_browser
 from agentcli.errors import ToolError
-from agentcli.files.beneath import Beneath
 from agentcli.files.output_folder import OutputFolder
 from agentcli.files.private import remove_tree
+from agentcli.files.rooted_folder import RootedFolder
 from agentcli.interrupts import shield
-from agentcli.sandbox.choosing import BUBBLEWRAP, Sandbox
+from agentcli.sandbox.selection import BUBBLEWRAP, Sandbox
 from agentcli.sandbox.start_script import start_script
 from agentcli.system import processes
 from agentcli.system.processes import ENVIRONMENT_MARK
@@ -260,7 +260,7 @@ class Browser:
     def _keep(self, file: str, name: str, notes: list[str]) -> Path | None:
         """Copy a download out of the browser's folder, whose contents can't be trusted."""
         try:
-            beneath = Beneath(self.settings.folder / "inside")
+            beneath = RootedFolder(self.settings.folder / "inside")
             try:
                 handle = beneath.open(os.fsencode(f"{_DOWNLOADS}/{file}"), os.O_RDONLY)
             finally:

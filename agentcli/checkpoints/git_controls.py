@@ -14,7 +14,7 @@ from collections.abc import Collection
 from agentcli.checkpoints.object_store import ObjectStore
 from agentcli.checkpoints.paths import repository_of
 from agentcli.checkpoints.trees import Entry, Trees
-from agentcli.files.git_layout import is_daily
+from agentcli.files.git_layout import is_routine_git_file
 from agentcli.git.config_files import is_harmless, parse
 
 _INERT = re.compile(r"description|info/exclude|hooks/[^/]+\.sample", re.DOTALL)
@@ -47,7 +47,7 @@ class GitRestoreFilter:
         # A `.git` that is not a folder points to another repository, and so may a link within one.
         if not name or entry.is_link:
             return True
-        if not is_daily(name.split("/")):
+        if not is_routine_git_file(name.split("/")):
             return _INERT.fullmatch(name) is None and not self._is_harmless(name, entry)
         if name.endswith(_TODO):
             return _RUNS.search(self._objects.read(entry.oid)) is not None

@@ -15,8 +15,8 @@ from agentcli.checkpoints.places import WorkspaceFolders
 from agentcli.checkpoints.scan import FileFacts
 from agentcli.checkpoints.trees import KEPT, Entry, FolderChange, entry_mode
 from agentcli.files.access_scope import LARGEST_COVERED
-from agentcli.files.beneath import Beneath
 from agentcli.files.names import size_text
+from agentcli.files.rooted_folder import RootedFolder
 
 UNREADABLE = "can't be read"
 STORED = (b"f", b"l")
@@ -33,7 +33,7 @@ class Reader:
         self._place = place
         self._objects = objects
         self._packs = packs
-        self._tops: dict[bool, Beneath] = {}
+        self._tops: dict[bool, RootedFolder] = {}
         """The opened top folders: True is the key of the git folder that lies elsewhere."""
 
     def __enter__(self) -> Self:
@@ -96,8 +96,8 @@ class Reader:
         beneath, inner = self._beneath(path)
         return open(beneath.open(inner, os.O_RDONLY | os.O_NONBLOCK), "rb")
 
-    def _beneath(self, path: bytes) -> tuple[Beneath, bytes]:
+    def _beneath(self, path: bytes) -> tuple[RootedFolder, bytes]:
         elsewhere = self._place.is_elsewhere(path)
         if elsewhere not in self._tops:
-            self._tops[elsewhere] = Beneath(self._place.top(path)[0])
+            self._tops[elsewhere] = RootedFolder(self._place.top(path)[0])
         return self._tops[elsewhere], path[2:] if elsewhere else path

@@ -18,8 +18,8 @@ from agentcli.checkpoints.object_store import ObjectStore
 from agentcli.checkpoints.pack_store import PackStore, copy_bytes, share
 from agentcli.checkpoints.store_git import CheckpointError
 from agentcli.checkpoints.trees import Difference, Entry
-from agentcli.files.beneath import Beneath
 from agentcli.files.private import read_regular
+from agentcli.files.rooted_folder import RootedFolder
 
 _TEMPORARY = b".agent-restore"
 _MOST_NAMES = 100
@@ -118,7 +118,7 @@ def _makes_way(old: Entry, new: Entry | None) -> bool:
     return new is None or old.is_folder != new.is_folder
 
 
-class _Writer(Beneath):
+class _Writer(RootedFolder):
     """Changes what is below one folder. Folders are made writable for as long as necessary."""
 
     def __init__(self, top: Path) -> None:

@@ -9,15 +9,16 @@ from pathlib import Path, PurePosixPath
 
 from agentcli.agent.replies import ending_of_reply
 from agentcli.app.fork import fork
+from agentcli.cli.builders import builder_for
 from agentcli.cli.continue_session import continue_session
 from agentcli.cli.flags import Flags
 from agentcli.cli.named_place import named_folder
 from agentcli.cli.new_session import NewSession
-from agentcli.cli.session_common import home
+from agentcli.cli.session_common import here, home
 from agentcli.cli.work import work
 from agentcli.errors import SessionError, UsageError
 from agentcli.events import Event
-from agentcli.files.git_layout import is_control
+from agentcli.files.git_layout import is_control_file
 from agentcli.files.names import display_path
 from agentcli.replay.plan import user_messages
 from agentcli.replay.recorded_file import put_below
@@ -51,6 +52,7 @@ def _go_on(session: SessionRecord, model: str, event_id: int | None, folder: Pat
         raise UsageError(
             f"at event {cut} nothing was left to do", hint="name an earlier one with --from"
         )
+    _require_usable(model, session.state.local_workspace or here())
     forked = fork(home(), session.folder, cut, folder and named_folder(folder, "--dir"))
     where = display_path(forked.workspace)
     for note in (f"from event {cut} on in session {forked.session_id}, in {where}", *forked.notes):
@@ -68,11 +70,12 @@ def _begin(recording: Recording, model: str, folder: Path | None) -> int:
         raise UsageError("there is no task in the recording")
     top = named_folder(folder, "--dir")
     try:
-        top.mkdir(parents=True, exist_ok=True)
-        if any(top.iterdir()):
+        if top.exists() and any(top.iterdir()):
             raise UsageError(f"{folder} is there already", hint="name another with --dir")
+        _require_usable(model, here())
+        top.mkdir(parents=True, exist_ok=True)
         # The maker of a recording must not control what git runs here.
-        files = (f for f in recording.files if not is_control(PurePosixPath(f.path).parts))
+        files = (f for f in recording.files if not is_control_file(PurePosixPath(f.path).parts))
         put_below(top, files)
         workspace = recording.header.workspace_in(top)
         workspace.mkdir(parents=True, exist_ok=True)
@@ -80,6 +83,11 @@ def _begin(recording: Recording, model: str, folder: Path | None) -> int:
         raise SessionError(f"its files can't be written: {error}") from error
     flags = Flags(model=model, folder=str(workspace), no_stdin=True)
     return work(flags, NewSession(task, flags, None))
+
+
+def _require_usable(model: str, workspace: Path) -> None:
+    """Raise ConfigError if no session can begin with `model`, before anything is made for it."""
+    builder_for(workspace, flags={"model.name": model}).prepare()
 
 
 def _task_given(events: Sequence[Event]) -> int:

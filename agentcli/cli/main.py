@@ -26,7 +26,7 @@ def main() -> NoReturn:
 
         make_plain()
     # From here on, no module is loaded from the folder in which the agent was started.
-    programs.enter()
+    programs.harden_process()
     if sys.argv[1:2] == ["__complete"]:
         from agentcli.cli.completion.complete import main as complete
 

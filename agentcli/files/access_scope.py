@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from agentcli.files.git_layout import is_control, is_daily
+from agentcli.files.git_layout import is_control_file, is_routine_git_file
 
 
 @dataclass(frozen=True)
@@ -28,11 +28,11 @@ class AccessScope:
     sessions."""
     readable: tuple[Path, ...] = ()
     """Exceptions within `hidden`, such as the session's outputs."""
-    shown: tuple[Path, ...] = ()
+    confined_to: tuple[Path, ...] = ()
     """If there are any, only these and what is writable may be read."""
-    covered: tuple[Path, ...] = ()
-    """The folders below the root that hold everything else; empty unless something is `shown`."""
-    own: tuple[Path, ...] = ()
+    masked: tuple[Path, ...] = ()
+    """The folders below the root that hold everything else; empty unless `confined_to` is set."""
+    agent_files: tuple[Path, ...] = ()
     """The agent's settings and state, which nothing it runs may write in any mode."""
     mounts: Mapping[Path, Path] = field(default_factory=dict)
     """Where folders in the view of commands (`/tmp`) really are."""
@@ -40,7 +40,7 @@ class AccessScope:
     """Only the mounts may be written (plan mode); what is writable otherwise can be read."""
     problems: tuple[str, ...] = ()
     """What can't be protected, in words for the person."""
-    named: list[Path] = field(default_factory=list)
+    user_named: list[Path] = field(default_factory=list)
     """Paths in the real /tmp that the person named, to be read in place. The list grows during the
     session, and copies of the scope share it."""
 
@@ -50,21 +50,21 @@ class AccessScope:
             return True
         if _within(path, self._hidden):
             return False
-        return not self.shown or _within(path, self._shown) or self.is_named(path)
+        return not self.confined_to or _within(path, self._unconfined) or self.is_user_named(path)
 
-    def is_named(self, path: Path) -> bool:
+    def is_user_named(self, path: Path) -> bool:
         """Return whether the person named this path or a folder around it."""
-        return bool(self.named) and _within(path, _names(self.named))
+        return bool(self.user_named) and _within(path, _names(self.user_named))
 
     def is_elsewhere(self, path: Path) -> bool:
-        """Return whether a resolved path is unreadable only because it is not among `shown`."""
-        return bool(self.shown) and not _within(path, self._hidden)
+        """Return whether a resolved path is unreadable only because it isn't in `confined_to`."""
+        return bool(self.confined_to) and not _within(path, self._hidden)
 
     def may_write(self, path: Path) -> bool:
         """Return whether a resolved path may be written."""
         if _within(path, self._opened):
             return True
-        if self.sealed or not self.may_read(path) or _within(path, self._own):
+        if self.sealed or not self.may_read(path) or _within(path, self._agent_files):
             return False
         if self.is_protected(path):
             return False
@@ -78,13 +78,13 @@ class AccessScope:
             return True
         folder = _nearest(path.parent, self._git_folders)
         if folder is not None:
-            return not is_daily(path.relative_to(folder).parts)
-        return is_control(path.parts)
+            return not is_routine_git_file(path.relative_to(folder).parts)
+        return is_control_file(path.parts)
 
     def real_path(self, path: Path) -> Path:
         """Return where an absolute path in the view of commands really is. What the sandbox shows
         in place at or below a mount, such as a workspace in /tmp, keeps its path."""
-        if ".." in path.parts or self.is_named(path):
+        if ".." in path.parts or self.is_user_named(path):
             return path
         around = _nearest(path, _names((*self.writable, *self.readable, self.workspace)))
         over = (seen for seen in self.mounts if path.is_relative_to(seen))
@@ -109,16 +109,16 @@ class AccessScope:
         return _names(self.hidden)
 
     @cached_property
-    def _shown(self) -> frozenset[str]:
-        return _names((*self.shown, *self.writable))
+    def _unconfined(self) -> frozenset[str]:
+        return _names((*self.confined_to, *self.writable))
 
     @cached_property
     def _writable(self) -> frozenset[str]:
         return _names(self.writable)
 
     @cached_property
-    def _own(self) -> frozenset[str]:
-        return _names(self.own)
+    def _agent_files(self) -> frozenset[str]:
+        return _names(self.agent_files)
 
     @cached_property
     def _protected(self) -> frozenset[str]:
@@ -134,7 +134,7 @@ class AccessScope:
         what is `writable` among the agent's own."""
         if self.sealed:
             return _names(self.mounts.values())
-        opened = (folder for folder in self.writable if _within(folder, self._own))
+        opened = (folder for folder in self.writable if _within(folder, self._agent_files))
         return _names((*self.mounts.values(), *opened))
 
 

@@ -42,38 +42,38 @@ _FILES = re.compile(
 _INFO_FILES = re.compile(r"refs(?:_\w{6})?|sparse-checkout|.+\.lock", re.ASCII | re.DOTALL)
 
 
-def is_daily_file(name: str) -> bool:
+def is_routine_name(name: str) -> bool:
     """Return whether git's daily work changes a file of this name directly in a git folder: that of
     a repository, a submodule or a worktree."""
     return name not in DATA_FOLDERS and _FILES.fullmatch(name) is not None
 
 
-def is_daily_info(name: str) -> bool:
+def is_routine_info_name(name: str) -> bool:
     """Return whether git's daily work changes a file of this name in the folder `info`."""
     return _INFO_FILES.fullmatch(name) is not None
 
 
-def is_daily(parts: Sequence[str]) -> bool:
+def is_routine_git_file(parts: Sequence[str]) -> bool:
     """Return whether git's daily work creates, changes or removes the file at `parts` of a git
     folder."""
     first, *rest = parts
     if first in DATA_FOLDERS:
         return bool(rest)
     if first == INFO:
-        return len(rest) == 1 and is_daily_info(rest[0])
+        return len(rest) == 1 and is_routine_info_name(rest[0])
     if first == WORKTREES:
-        return len(rest) > 1 and (rest[1:] == [LOCKED] or is_daily(rest[1:]))
+        return len(rest) > 1 and (rest[1:] == [LOCKED] or is_routine_git_file(rest[1:]))
     if first == MODULES:
         # Names of submodules may contain slashes.
-        return any(is_daily(rest[start:]) for start in range(1, len(rest)))
-    return not rest and is_daily_file(first)
+        return any(is_routine_git_file(rest[start:]) for start in range(1, len(rest)))
+    return not rest and is_routine_name(first)
 
 
-def is_control(parts: Sequence[str]) -> bool:
+def is_control_file(parts: Sequence[str]) -> bool:
     """Return whether the path is a `.git`, or inside one and not changed by git's daily work; the
     repository need not exist yet. `.git` matches in any case, as some file systems ignore it."""
     for place, part in enumerate(parts):
         if part.casefold() == GIT:
             rest = parts[place + 1 :]
-            return not rest or not is_daily(rest)
+            return not rest or not is_routine_git_file(rest)
     return False

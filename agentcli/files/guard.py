@@ -89,7 +89,7 @@ class Guard:
         scope = self._scope
         if scope is None or scope.may_write(target):
             return
-        if target in self._permitted and not any(map(target.is_relative_to, scope.own)):
+        if target in self._permitted and not any(map(target.is_relative_to, scope.agent_files)):
             return
         if scope.is_protected(target):
             raise ToolError(

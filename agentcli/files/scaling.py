@@ -46,7 +46,7 @@ class FittedImage:
     note: str = ""
 
 
-def fitted(data: bytes, limits: ImageLimits) -> FittedImage:
+def fit_image(data: bytes, limits: ImageLimits) -> FittedImage:
     """Fit the image `data` into `limits`. Raises ImageFault if no provider would take it."""
     found = inspected(data)
     factor = _factor(found.width, found.height, limits)
@@ -69,19 +69,19 @@ def fitted(data: bytes, limits: ImageLimits) -> FittedImage:
     return FittedImage(as_url(kind, encoded), "; ".join(notes))
 
 
-def fitted_url(url: str, limits: ImageLimits) -> FittedImage:
+def fit_data_url(url: str, limits: ImageLimits) -> FittedImage:
     """Fit the image in a data URL into `limits`; return any other URL unchanged. Raises
     ImageFault."""
     head, comma, text = url.partition(",")
     if not comma or not head.startswith("data:image/") or not head.endswith(";base64"):
         return FittedImage(url)
     try:
-        return fitted(base64.b64decode(text, validate=True), limits)
+        return fit_image(base64.b64decode(text, validate=True), limits)
     except binascii.Error as error:
         raise ImageFault("is damaged: not base64") from error
 
 
-def fitted_message(
+def fit_message_images(
     text: str, urls: Sequence[str], limits: ImageLimits
 ) -> tuple[str, tuple[str, ...]]:
     """Fit a message's images into `limits`; return its text, with notes on what was changed, and
@@ -91,7 +91,7 @@ def fitted_message(
     for number, url in enumerate(urls, 1):
         which = image_name(number, len(urls))
         try:
-            image = fitted_url(url, limits)
+            image = fit_data_url(url, limits)
         except ImageFault as fault:
             raise ImageFault(f"{which} {fault}") from fault
         images.append(image.url)

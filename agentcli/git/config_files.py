@@ -216,14 +216,16 @@ def _section_of(name: str) -> str:
     return name.rpartition(".")[0]
 
 
-class Reduced(NamedTuple):
+class SanitizedConfig(NamedTuple):
     """The text of a file without the settings named in `removed`."""
 
     text: bytes
     removed: tuple[str, ...]
 
 
-def reduced(data: bytes, keep: Callable[[Setting], bool] = is_harmless) -> Reduced | None:
+def sanitize_config(
+    data: bytes, keep: Callable[[Setting], bool] = is_harmless
+) -> SanitizedConfig | None:
     """Return the file with the settings that `keep` rejects turned into comments; None if it
     rejects none. A file that git would reject becomes a comment as a whole."""
     settings = parse(data)
@@ -238,7 +240,7 @@ def reduced(data: bytes, keep: Callable[[Setting], bool] = is_harmless) -> Reduc
     was = "".join(f"# {line}\n" for line in lines)
     why = "# Taken out by agent, as git could run programs by it. It was:"
     text = f"{settings_text(kept)}{why}\n{was}"
-    return Reduced(text.encode(errors="surrogateescape"), removed)
+    return SanitizedConfig(text.encode(errors="surrogateescape"), removed)
 
 
 def settings_text(settings: Iterable[Setting]) -> str:

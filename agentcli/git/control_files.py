@@ -22,8 +22,8 @@ from agentcli.files.git_layout import (
     MONITOR,
     TRIAL,
     WORKTREES,
-    is_daily_file,
-    is_daily_info,
+    is_routine_info_name,
+    is_routine_name,
 )
 from agentcli.files.opening import opened_below
 from agentcli.git.quarantine import SETTLED_NS
@@ -36,7 +36,7 @@ Infos = dict[str, os.stat_result]
 T = TypeVar("T")
 
 
-class Overfull(Exception):
+class TooManyEntries(Exception):
     """A folder holds more than can be searched."""
 
 
@@ -90,7 +90,7 @@ class ControlFiles:
         self.folders: set[str] = set()
 
     def found(self, handle: int) -> Infos:
-        """Return what is there, by place. Raises Overfull, or OSError if it can't be read."""
+        """Return what is there, by place. Raises TooManyEntries, or OSError if it can't be read."""
         found: Infos = {}
         if self._names is not None:
             for name in self._names:
@@ -102,7 +102,7 @@ class ControlFiles:
         if top.has_info:
             with contextlib.suppress(*_GONE):
                 info = os.stat(INFO, dir_fd=handle, follow_symlinks=False)
-                self._into(found, handle, INFO, info, is_daily_info)
+                self._into(found, handle, INFO, info, is_routine_info_name)
         self.folders = {
             place for name in top.containers for place in self._git_folders(handle, name)
         }
@@ -117,11 +117,11 @@ class ControlFiles:
                 has_info = True
             elif name in (MODULES, WORKTREES) and is_folder:
                 containers.append(name)
-            elif not self._is_daily(entry, is_folder=is_folder):
+            elif not self._is_routine(entry, is_folder=is_folder):
                 names.append(name)
         return _Top(tuple(names), has_info, tuple(containers))
 
-    def _is_daily(self, entry: os.DirEntry[str], *, is_folder: bool) -> bool:
+    def _is_routine(self, entry: os.DirEntry[str], *, is_folder: bool) -> bool:
         name = entry.name
         if TRIAL.fullmatch(name) or (self._is_worktree and name in (LOCKED, "gitdir")):
             return True
@@ -129,7 +129,7 @@ class ControlFiles:
             return is_folder
         if name == MONITOR:
             return True
-        return is_daily_file(name) and entry.is_file(follow_symlinks=False)
+        return is_routine_name(name) and entry.is_file(follow_symlinks=False)
 
     def _add(self, found: Infos, handle: int, place: str) -> None:
         with contextlib.suppress(*_GONE):
@@ -187,7 +187,7 @@ class ControlFiles:
                 else:
                     inner = self._inner.get(folder, place, folders)
                     waiting += [f"{place}/{name}" for name in inner]
-        raise Overfull
+        raise TooManyEntries
 
 
 def _is_sample(name: str) -> bool:
@@ -199,5 +199,5 @@ def _entries(handle: int) -> list[os.DirEntry[str]]:
     with os.scandir(handle) as entries:
         found = [entry for entry, _ in zip(entries, range(MOST_NAMES + 1), strict=False)]
     if len(found) > MOST_NAMES:
-        raise Overfull
+        raise TooManyEntries
     return found

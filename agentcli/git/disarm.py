@@ -18,7 +18,7 @@ from pathlib import Path
 from agentcli.files.git_layout import DATA_FOLDERS, GIT, MODULES, WORKTREES
 from agentcli.files.names import display_path
 from agentcli.files.opening import opened_below, opened_folder
-from agentcli.git.config_files import Setting, is_harmless, parse, reduced
+from agentcli.git.config_files import Setting, is_harmless, parse, sanitize_config
 from agentcli.git.control_files import MOST_NAMES
 from agentcli.git.index import gitlinks
 from agentcli.git.quarantine import Identity, Quarantine, content, identity
@@ -247,7 +247,7 @@ class Disarmer:
                 return self._is_ours((path / (setting.value or "")).resolve())
             return is_harmless(setting)
 
-        if (less := reduced(data, keep)) is None:
+        if (less := sanitize_config(data, keep)) is None:
             return
         kept = self.quarantine.keep(name, data)
         self.quarantine.replace(handle, name, info, less.text)

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from agentcli.git.repository_changes import changes_since_start, folders_of, hooks_in, top_of
-from agentcli.git.running import Questions
+from agentcli.git.running import GitQueries
 from agentcli.git.setting_names import is_among
 from agentcli.system.programs import find_on, find_program
 
@@ -56,7 +56,7 @@ class _Setting(NamedTuple):
 
 
 @dataclass(frozen=True)
-class GitFacts:
+class RepositoryJudge:
     """Facts about the repository around a folder. `store` holds its state from the start of the
     session; `changeable` says whether commands of the session could have changed a path."""
 
@@ -197,16 +197,16 @@ class _Answers:
         }
         self._git = git
         self._folder = folder
-        self._questions = Questions(folder, time.monotonic() + _LIMIT_S)
+        self._queries = GitQueries(folder, time.monotonic() + _LIMIT_S)
         shown = ("--includes", "--show-scope", "--show-origin", "-z")
         settings = self._start("config", "--list", *shown)
         places = self._start("rev-parse", "--absolute-git-dir", "--git-path", "hooks")
         index = self._start("-c", "core.fsmonitor=false", "ls-files", "--full-name", "-sz", ":/")
-        self.settings = _parsed(self._questions.answer(settings))
-        git_dir, hooks = os.fsdecode(self._questions.answer(places)).split("\n")[:2]
+        self.settings = _parsed(self._queries.output(settings))
+        git_dir, hooks = os.fsdecode(self._queries.output(places)).split("\n")[:2]
         self.git_dir = Path(git_dir)
         self.hooks = folder / Path(hooks)
-        self._index = self._questions.answer(index)
+        self._index = self._queries.output(index)
 
     def submodules(self) -> list[Path]:
         """Return where the submodules in the index would be."""
@@ -223,11 +223,11 @@ class _Answers:
         asked = ("remote", "get-url", "--all")
         found = []
         for words in ((*asked, "--", remote), (*asked, "--push", "--", remote)):
-            found += os.fsdecode(self._questions.answer(self._start(*words))).splitlines()
+            found += os.fsdecode(self._queries.output(self._start(*words))).splitlines()
         return found
 
     def _start(self, *arguments: str) -> subprocess.Popen[bytes]:
-        return self._questions.start([self._git, *arguments], self._environment)
+        return self._queries.start([self._git, *arguments], self._environment)
 
 
 def _parsed(listing: bytes) -> list[_Setting]:

@@ -17,8 +17,8 @@ from agentcli.files.git_layout import (
     INFO,
     MODULES,
     WORKTREES,
-    is_daily_file,
-    is_daily_info,
+    is_routine_info_name,
+    is_routine_name,
 )
 from agentcli.files.names import GENERATED
 from agentcli.files.private import read_private
@@ -174,8 +174,10 @@ def _unknown(folder: Path) -> list[Path]:
             continue
         if name == INFO and is_folder:
             inside = _scan(folder / INFO, _MOST_ENTRIES)
-            found += [Path(e.path) for e in inside if not (e.is_symlink() or is_daily_info(e.name))]
-        elif not (name in DATA_FOLDERS if is_folder else is_daily_file(name)):
+            found += [
+                Path(e.path) for e in inside if not (e.is_symlink() or is_routine_info_name(e.name))
+            ]
+        elif not (name in DATA_FOLDERS if is_folder else is_routine_name(name)):
             found.append(Path(entry.path))
     return found
 

@@ -17,7 +17,7 @@ _MOST_BYTES = 1_000_000
 _MOST_FILES = 200
 
 
-def note_repository(workspace: Path, store: Path) -> None:
+def snapshot_repository_config(workspace: Path, store: Path) -> None:
     """Store the repository's current state in the file `store`, unless that exists already."""
     found = {name: [_digest(line) for line in lines] for name, lines in _contents(workspace)}
     with suppress(OSError):
@@ -27,7 +27,8 @@ def note_repository(workspace: Path, store: Path) -> None:
 
 
 def changes_since_start(workspace: Path, store: Path) -> str:
-    """Return what has changed since `note_repository`, in words for people; "" if nothing has."""
+    """Return what has changed since `snapshot_repository_config`, in words for people; "" if
+    nothing has."""
     try:
         before = json.loads(store.read_text())
     except (OSError, ValueError):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 @dataclass(frozen=True)
-class Questions:
+class GitQueries:
     """git commands run in `folder` with no environment but what each is given. All answers must
     arrive by `deadline`, a time of the monotonic clock."""
 
@@ -30,7 +30,7 @@ class Questions:
             start_new_session=True,
         )
 
-    def answer(self, process: subprocess.Popen[bytes], ok: int = 0) -> bytes:
+    def output(self, process: subprocess.Popen[bytes], ok: int = 0) -> bytes:
         """Return what git printed. Raises SubprocessError if it took too long, or ended with an
         exit code other than 0 and `ok`."""
         try:

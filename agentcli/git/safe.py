@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agentcli.git.repository_changes import top_of
-from agentcli.git.running import Questions
+from agentcli.git.running import GitQueries
 
 SETTINGS = {
     "core.hooksPath": os.devnull,
@@ -106,7 +106,7 @@ class _Repository:
     ) -> None:
         self._top = top
         self._git = git
-        self._questions = Questions(top, deadline)
+        self._queries = GitQueries(top, deadline)
         self._may_read = may_read
 
     def status(self) -> RepositoryStatus | None:
@@ -164,10 +164,10 @@ class _Repository:
             name: os.environ[name] for name in ("HOME", "XDG_CONFIG_HOME") if name in os.environ
         }
         settings = {**home, **ENVIRONMENT, **where}
-        return self._questions.start(command(self._git, *arguments), settings)
+        return self._queries.start(command(self._git, *arguments), settings)
 
     def _answer(self, process: subprocess.Popen[bytes], ok: int = 0) -> str:
-        return self._questions.answer(process, ok).decode(errors="backslashreplace")
+        return self._queries.output(process, ok).decode(errors="backslashreplace")
 
 
 def _furnish(ours: Path, oid: str, theirs: Path, shallow: Path, exclude: Path) -> None:

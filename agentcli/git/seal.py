@@ -20,7 +20,7 @@ from agentcli.files.git_layout import (
 )
 from agentcli.files.opening import open_folder, opened_below
 from agentcli.git.config_files import adds_only_harmless, parse
-from agentcli.git.control_files import ControlFiles, Infos, Overfull
+from agentcli.git.control_files import ControlFiles, Infos, TooManyEntries
 from agentcli.git.quarantine import (
     FileRecord,
     Identity,
@@ -94,13 +94,13 @@ class Seal:
             with contextlib.suppress(OSError):
                 self._anchor = os.open(self.path, _ANCHOR_FLAGS)
                 self._anchored = identity(os.fstat(self._anchor))
-        with contextlib.suppress(OSError, Overfull), self._opened() as handle:
+        with contextlib.suppress(OSError, TooManyEntries), self._opened() as handle:
             for place, info in self._controls.found(handle).items():
                 with contextlib.suppress(OSError):
                     self.records[place] = self._record(handle, place, info)
 
     def check(self, quarantine: Quarantine) -> list[Finding]:
-        """Restore what is sealed, and return what was found. Raises Overfull."""
+        """Restore what is sealed, and return what was found. Raises TooManyEntries."""
         findings: list[Finding] = []
         self.changed = False
         try:

@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from agentcli.events.observations import SetAsideObservation
+from agentcli.events.observations import GitCleanupObservation
 from agentcli.files.access_scope import AccessScope
 from agentcli.files.git_layout import (
     ASIDE,
@@ -28,10 +28,10 @@ from agentcli.files.git_layout import (
     INFO,
     MODULES,
     WORKTREES,
-    is_daily_file,
+    is_routine_name,
 )
 from agentcli.files.names import display_path
-from agentcli.git.control_files import Overfull
+from agentcli.git.control_files import TooManyEntries
 from agentcli.git.disarm import Disarmer, inventory, todos_of
 from agentcli.git.quarantine import Identity, Quarantine, identity
 from agentcli.git.seal import Finding, Seal, why
@@ -85,7 +85,7 @@ class GitWatch:
         self._file: RecordFile | None = None
         self._lock = threading.RLock()
         self._findings: list[Finding] = []
-        self._untold: list[SetAsideObservation] = []
+        self._untold: list[GitCleanupObservation] = []
         self._times: Counter[Path] = Counter()
         self._contested: Path | None = None
         self._is_lenient = False
@@ -169,7 +169,7 @@ class GitWatch:
             if self._file is not None:
                 self._file.close(remove=True)
 
-    def observations(self) -> list[SetAsideObservation]:
+    def observations(self) -> list[GitCleanupObservation]:
         """Return what was found since the last call, to be recorded."""
         with self._lock:
             found, self._untold = self._untold, []
@@ -341,7 +341,7 @@ class GitWatch:
         where = f"; kept in {folder}" if folder else ""
         text = f"[{'; '.join(items)}{where}. Leave that to the person: tell them what to change.]"
         self._untold.append(
-            SetAsideObservation(
+            GitCleanupObservation(
                 content="" if in_result else text, items=tuple(items), folder=folder
             )
         )
@@ -421,7 +421,7 @@ def _matters(seal: Seal, place: str, name: str) -> bool:
         return not name.startswith(ASIDE)
     if name in DATA_FOLDERS:
         return (seal.path / name).is_symlink()
-    if name in (INFO, MODULES, WORKTREES) or not is_daily_file(name):
+    if name in (INFO, MODULES, WORKTREES) or not is_routine_name(name):
         return True
     return not _is_file(seal.path / name)
 
@@ -438,7 +438,7 @@ def _checked(seals: Iterable[Seal], quarantine: Quarantine) -> list[Finding]:
     for seal in seals:
         try:
             found += seal.check(quarantine)
-        except Overfull:
+        except TooManyEntries:
             found.append(Finding(seal.path, "holds more than can be watched", why(GIT)))
     return found
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO
 
 from agentcli.interrupts import check, shield
-from agentcli.sandbox.choosing import Sandbox, SpawnOptions
+from agentcli.sandbox.selection import Sandbox, SpawnOptions
 from agentcli.shell.output import clean
 from agentcli.system import processes
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
-from agentcli.sandbox.choosing import SpawnOptions
+from agentcli.sandbox.selection import SpawnOptions
 
 
 @dataclass(frozen=True)

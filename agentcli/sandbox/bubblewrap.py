@@ -85,7 +85,7 @@ def bubblewrap_options(
     if not scope.sealed:
         for path in scope.protected:
             _make_protectable(path)
-        for path in scope.own:
+        for path in scope.agent_files:
             _make_hideable(path, scope)
     mounts = _view(scope, folders, network=network)
     root = mounts.pop(0) if mounts and mounts[0].path == _ROOT else None
@@ -126,10 +126,12 @@ def _view(scope: AccessScope, folders: Sequence[Path], *, network: bool) -> list
     fixed = _between(scope.writable, [*guarded, *present], others)
     real += [_Mount(path, path, writable=True) for path in fixed]
     real += [_Mount(path, path, writable=False) for path in _present(scope.readable)]
-    real += [_Mount(path, path, writable=False) for path in _present(scope.named)]
+    real += [_Mount(path, path, writable=False) for path in _present(scope.user_named)]
     real += [_Mount(path, path, writable=True) for path in folders]
-    real += [_Mount(path, path, writable=False) for path in scope.shown if _is_in(path, scope)]
-    covered = [_Mount(p, None, writable=False, is_folder=p.is_dir()) for p in scope.covered]
+    real += [
+        _Mount(path, path, writable=False) for path in scope.confined_to if _is_in(path, scope)
+    ]
+    covered = [_Mount(p, None, writable=False, is_folder=p.is_dir()) for p in scope.masked]
     replaced = [*covered, *(_Mount(path, None, writable=True) for path in emptied)]
     replaced += [_Mount(path, source, writable=True) for path, source in scope.mounts.items()]
     if network and (target := _RESOLVER.resolve()).exists():
@@ -156,7 +158,7 @@ def _view(scope: AccessScope, folders: Sequence[Path], *, network: bool) -> list
 
 
 def _is_in(path: Path, scope: AccessScope) -> bool:
-    return any(path.is_relative_to(place) for place in scope.covered)
+    return any(path.is_relative_to(place) for place in scope.masked)
 
 
 def _between(roots: Iterable[Path], paths: Collection[Path], others: Collection[Path]) -> set[Path]:

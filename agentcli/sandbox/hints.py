@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from agentcli.files.access_scope import AccessScope
-from agentcli.sandbox.choosing import Sandbox
+from agentcli.sandbox.selection import Sandbox
 
 _NETWORK_FAILURES = re.compile(
     r"[Cc]ould(?:n't| not) resolve (?:host|proxy)|unable to resolve host address"

@@ -160,13 +160,13 @@ def _handled(version: int) -> int:
 
 def _allowed(scope: AccessScope, folders: Sequence[Path]) -> Iterator[tuple[Path, int]]:
     write = _READ | _WRITE_FILE | _CHANGE_FOLDERS | _REFER | _TRUNCATE | _RESOLVE_UNIX
-    if not scope.shown:
+    if not scope.confined_to:
         yield Path("/"), _READ_DIR
     unseen = {*scope.hidden, *scope.mounts, Path("/dev")}
     for path in _around(unseen):
-        for part in _parts_shown(path, scope.shown) if scope.shown else (path,):
+        for part in _parts_shown(path, scope.confined_to) if scope.confined_to else (path,):
             yield part, _READ
-    for path in (*scope.readable, *scope.named):
+    for path in (*scope.readable, *scope.user_named):
         yield path, _READ
     for name in _DEVICES:
         yield Path("/dev") / name, _DEVICE_ACCESS

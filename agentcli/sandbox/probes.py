@@ -15,8 +15,8 @@ from pathlib import Path
 
 from agentcli.files.access_scope import AccessScope
 from agentcli.git.repositories import find_repository
-from agentcli.sandbox.choosing import Sandbox
 from agentcli.sandbox.landlock import SCOPES_VERSION, SOCKETS_VERSION, landlock_version
+from agentcli.sandbox.selection import Sandbox
 from agentcli.system.processes import process_stat
 
 _LIMIT_S = 30
@@ -106,7 +106,7 @@ def _prepare(base: Path) -> _Place:
         protected=repository.protected() if repository else (),
         hidden=(base / "own", base / "home/.ssh"),
         readable=(base / "own/outputs", *_interpreters()),
-        own=(base / "own",),
+        agent_files=(base / "own",),
         mounts={base / "seen": base / "tmp"},
     )
     return _Place(base, scope)

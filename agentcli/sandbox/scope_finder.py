@@ -18,7 +18,7 @@ from agentcli.git.repositories import (
     repository_at,
 )
 from agentcli.sandbox.secret_places import secret_places
-from agentcli.sandbox.shown_places import covered_places, shown_places
+from agentcli.sandbox.shown_places import masked_places, shown_places
 from agentcli.system import programs
 from agentcli.system.homes import user_home
 
@@ -66,7 +66,7 @@ def find_access_scope(
     top = repository.root if repository is not None else workspace
     named = named_places(top, settings, environ, roots)
     ours = _resolved(own)
-    shown = shown_places(home, environ, workspace) if confined else ()
+    confined_to = shown_places(home, environ, workspace) if confined else ()
     return AccessScope(
         workspace=workspace,
         home=home,
@@ -75,9 +75,9 @@ def find_access_scope(
         git_folders=git_folders,
         hidden=(*ours, *_secrets(home, environ, workspace, roots)),
         readable=_resolved((*readable, *_programs_in_tmp(environ, TMP))),
-        shown=shown,
-        covered=covered_places(shown, home) if confined else (),
-        own=ours,
+        confined_to=confined_to,
+        masked=masked_places(confined_to, home) if confined else (),
+        agent_files=ours,
         # If /tmp itself is writable, the session's folder keeps its own path.
         mounts={tmp.resolve() if TMP in roots else TMP: tmp.resolve()},
         problems=tuple(named.problems),

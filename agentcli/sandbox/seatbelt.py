@@ -42,11 +42,15 @@ def seatbelt_profile(scope: AccessScope, *, network: bool, folders: Sequence[Pat
     # Rules apply to names, so a missing file is protected as well.
     parts = [
         _HEAD,
-        _rule("deny", "file-read-data", scope.covered),
-        _rule("allow", "file-read*", [*scope.shown, *scope.writable] if scope.shown else ()),
+        _rule("deny", "file-read-data", scope.masked),
+        _rule(
+            "allow",
+            "file-read*",
+            [*scope.confined_to, *scope.writable] if scope.confined_to else (),
+        ),
         _rule("allow", "file-write*", () if scope.sealed else scope.writable),
         _DEVICES,
-        _rule("deny", "file-write*", [*scope.protected, *scope.own]),
+        _rule("deny", "file-write*", [*scope.protected, *scope.agent_files]),
         _moves(scope.protected),
         _rule("deny", "file-read* file-write*", scope.hidden),
         _rule("allow", "file-read*", scope.readable),

@@ -28,7 +28,7 @@ def shown_places(home: Path, environ: Mapping[str, str], workspace: Path) -> tup
     return tuple(p for p in found if not any(other in found for other in p.parents))
 
 
-def covered_places(shown: tuple[Path, ...], home: Path) -> tuple[Path, ...]:
+def masked_places(shown: tuple[Path, ...], home: Path) -> tuple[Path, ...]:
     """Return the entries of the root, and the home folder, that are not `shown` as a whole."""
     top = [Path(entry.path) for entry in os.scandir("/") if not entry.is_symlink()]
     covered = [p for p in top if p not in shown and str(p) not in _NOT_COVERED]

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from agentcli.files.private import write_private
 from agentcli.sandbox.bubblewrap import EMPTY_FDS, SECCOMP_FD, bubblewrap_options
-from agentcli.sandbox.choosing import Sandbox
 from agentcli.sandbox.seccomp import AF_INET, AF_INET6, AF_UNIX
+from agentcli.sandbox.selection import Sandbox
 
 _LARGEST_FILE_KB = 1_000_000
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from agentcli.files.private import read_private, write_private
-from agentcli.sandbox.choosing import SpawnOptions
+from agentcli.sandbox.selection import SpawnOptions
 from agentcli.shell import bash_lines
 from agentcli.shell.bash_lines import Pipes
 from agentcli.shell.exchange import Exchange, Outcome, Watch, stop

@@ -15,7 +15,7 @@ from agentcli.files.access_scope import AccessScope
 from agentcli.files.names import OUTPUTS_VARIABLE
 from agentcli.files.output_folder import OutputFolder
 from agentcli.files.private import private_folder
-from agentcli.sandbox.choosing import NO_LAYER, Sandbox
+from agentcli.sandbox.selection import NO_LAYER, Sandbox
 from agentcli.shell.exchange import Exchange, Outcome
 from agentcli.shell.output import HEAD_SHARE, Capture, LiveOutput, clean
 from agentcli.shell.terminal import Terminal

@@ -14,7 +14,7 @@ from agentcli.files.images import ImageFault, data_url
 from agentcli.files.output_folder import OutputFolder
 from agentcli.files.private import read_private, write_private
 from agentcli.interrupts import shield
-from agentcli.sandbox.choosing import Sandbox
+from agentcli.sandbox.selection import Sandbox
 from agentcli.shell.exchange import Exchange, Outcome, stop
 from agentcli.shell.interpreter import LATE_CHARS, STARTS, Interpreter, OnOutput, Running
 from agentcli.shell.output import LiveOutput, clean, replace_surrogates

@@ -11,8 +11,8 @@ from pathlib import Path
 from agentcli.files.output_folder import DISK_BYTES, OutputFolder
 from agentcli.files.private import remove_tree, reserve
 from agentcli.interrupts import shield
-from agentcli.sandbox.choosing import Sandbox
 from agentcli.sandbox.hints import WithheldEnvironment, differences
+from agentcli.sandbox.selection import Sandbox
 from agentcli.shell import bash_lines
 from agentcli.shell.bash import Bash, NotStarted
 from agentcli.shell.command_result import CommandResult

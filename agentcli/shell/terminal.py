@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agentcli.files.private import remove_tree
-from agentcli.sandbox.choosing import SpawnOptions
+from agentcli.sandbox.selection import SpawnOptions
 from agentcli.shell.output import replace_surrogates
 from agentcli.system import processes
 from agentcli.system.processes import ProcessHandle, ProcessStat

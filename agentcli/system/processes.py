@@ -234,13 +234,13 @@ def descendants(*roots: int) -> list[ProcessStat]:
     return ordered
 
 
-def find_descendant(told: bytes, root: int) -> ProcessStat | None:
-    """Return the process below `root` that calls itself `told`, a pid in decimal digits, in our PID
-    namespace or its own; None if there is none. Without /proc: a process in the session that `root`
-    leads."""
-    if not (told.isdigit() and len(told) <= _LONGEST_NUMBER):
+def find_descendant(claimed_pid: bytes, root: int) -> ProcessStat | None:
+    """Return the process below `root` that calls itself `claimed_pid`, a pid in decimal digits, in
+    our PID namespace or its own; None if there is none. Without /proc: a process in the session
+    that `root` leads."""
+    if not (claimed_pid.isdigit() and len(claimed_pid) <= _LONGEST_NUMBER):
         return None
-    number = int(told)
+    number = int(claimed_pid)
     if not _has_proc():
         found = process_stat(number) if number > 1 else None
         return found if found and found.session == root != os.getsid(0) else None

@@ -3,9 +3,10 @@
 A virtual environment of the workspace is often on the person's PATH, and commands in the sandbox
 can write there. A file they leave under the name of a program that the agent runs would run with
 all rights at the next start. So the agent takes no program, library or module from a place that
-commands can write to. `enter` removes such places from this process's environment and module path,
-which covers whatever runs or imports something by name, including libraries; our own code finds
-programs with `find_program`. Contained commands get the person's environment: `person_environ`.
+commands can write to. `harden_process` removes such places from this process's environment and
+module path, which covers whatever runs or imports something by name, including libraries; our own
+code finds programs with `find_program`. Contained commands get the person's environment:
+`person_environ`.
 
 What the interpreter itself loaded before our first line (PYTHONHOME, `.pth` files, LD_PRELOAD)
 can't be undone.
@@ -85,14 +86,16 @@ class UntrustedPlaces:
 
 
 @dataclass(frozen=True)
-class Trimmed:
+class SanitizedEnvironment:
     """An environment, and what was left out: for each variable, some parts or the whole value."""
 
     environ: dict[str, str]
     left_out: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
-def trimmed(environ: Mapping[str, str], places: UntrustedPlaces) -> Trimmed:
+def sanitize_environment(
+    environ: Mapping[str, str], places: UntrustedPlaces
+) -> SanitizedEnvironment:
     """Return `environ` without what leads programs to `places` or to relative places."""
     kept: dict[str, str] = {}
     left_out: dict[str, tuple[str, ...]] = {}
@@ -112,15 +115,17 @@ def trimmed(environ: Mapping[str, str], places: UntrustedPlaces) -> Trimmed:
             left_out[name] = (value,)
         else:
             kept[name] = value
-    return Trimmed({"PATH": os.defpath, **kept} if "PATH" in environ else kept, left_out)
+    return SanitizedEnvironment(
+        {"PATH": os.defpath, **kept} if "PATH" in environ else kept, left_out
+    )
 
 
 @dataclass
 class _Process:
-    """The person's environment and the distrusted places. `entered`: this is the agent's own
+    """The person's environment and the distrusted places. `hardened`: this is the agent's own
     process; in others, such as a test's, nothing is changed."""
 
-    entered: bool = False
+    hardened: bool = False
     cleaned: bool = False
     person: dict[str, str] = field(default_factory=dict)
     places: UntrustedPlaces = field(default_factory=UntrustedPlaces)
@@ -130,10 +135,10 @@ class _Process:
 _process = _Process()
 
 
-def enter() -> None:
+def harden_process() -> None:
     """Call this once when the agent's process starts. From then on it takes no program or module
     from the repository (or else the folder) that it was started in."""
-    _process.entered = True
+    _process.hardened = True
     _process.person = dict(os.environ)
     try:
         distrust((os.getcwd(),))
@@ -143,7 +148,7 @@ def enter() -> None:
 
 def distrust(folders: Iterable[str | os.PathLike[str]]) -> None:
     """Distrust these folders and the repositories around them: commands can write there."""
-    if not _process.entered:
+    if not _process.hardened:
         return
     named = [os.path.expanduser(folder) for folder in folders]
     home = os.path.realpath(_process.person.get("HOME") or "/")
@@ -159,7 +164,7 @@ def distrust(folders: Iterable[str | os.PathLike[str]]) -> None:
 
 def is_own_process() -> bool:
     """Return whether this is the agent's own process, not that of a program that uses it."""
-    return _process.entered
+    return _process.hardened
 
 
 def distrusted() -> UntrustedPlaces:
@@ -169,7 +174,7 @@ def distrusted() -> UntrustedPlaces:
 
 def person_environ() -> Mapping[str, str]:
     """Return the environment in which the person started the agent."""
-    return _process.person if _process.entered else os.environ
+    return _process.person if _process.hardened else os.environ
 
 
 def find_program(name: str) -> str | None:
@@ -226,7 +231,7 @@ def _can_be_run(path: str) -> bool:
 
 
 def _clean_environment() -> None:
-    clean = trimmed(_process.person, _process.places).environ
+    clean = sanitize_environment(_process.person, _process.places).environ
     folders = clean.get("PATH", os.defpath).split(os.pathsep)
     firm = [each for each in folders if not _process.places.hold(each, as_program=True)]
     clean["PATH"] = os.pathsep.join(firm) or os.defpath

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from agentcli.files.tracking import FileTracker
     from agentcli.git.watch import GitWatch
     from agentcli.knowledge.notes import Notes
-    from agentcli.sandbox.choosing import Sandbox
+    from agentcli.sandbox.selection import Sandbox
     from agentcli.shell.python import PythonInterpreter
     from agentcli.shell.shell import Shell
 

@@ -26,7 +26,7 @@ from agentcli.tools.base import (
 )
 
 if TYPE_CHECKING:
-    from agentcli.sandbox.choosing import Sandbox
+    from agentcli.sandbox.selection import Sandbox
 
 
 class Arguments(ToolArguments):
@@ -69,7 +69,7 @@ def run(arguments: Arguments, context: ToolContext) -> ToolResult:
         result = _run(arguments, context)
     except TurnInterrupted as interrupt:
         if shell.last_result is not None:
-            context.partial = _told(arguments, shell.last_result, before, interrupt.told)
+            context.partial = _told(arguments, shell.last_result, before, interrupt.model_message)
         raise
     except (ValueError, KeyError) as error:
         raise ToolError(str(error.args[0])) from error

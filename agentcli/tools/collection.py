@@ -22,7 +22,7 @@ from agentcli.events.actions import CmdRunAction, ToolCallAction
 from agentcli.events.observations import ErrorObservation
 from agentcli.extensions import ExtensionPoint
 from agentcli.files.images import ImageFault
-from agentcli.files.scaling import fitted_url, image_name
+from agentcli.files.scaling import fit_data_url, image_name
 from agentcli.messages import ImageLimits, ToolCall, ToolSchema
 from agentcli.security.policy.rule import Pattern
 from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolResult, with_notes
@@ -212,7 +212,7 @@ def _fitted(result: ToolResult, limits: ImageLimits) -> ToolResult:
     for number, url in enumerate(result.images, 1):
         which = image_name(number, len(result.images))
         try:
-            image = fitted_url(url, limits)
+            image = fit_data_url(url, limits)
         except ImageFault as fault:
             notes.append(f"{which} is not shown: it {fault}")
             continue

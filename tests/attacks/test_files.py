@@ -52,7 +52,7 @@ def scope(home: Path) -> AccessScope:
         protected=(work / ".git/hooks", work / ".git/config"),
         hidden=(home / ".ssh", work / ".env", home / "state"),
         readable=(home / "state/outputs",),
-        own=(home / "state",),
+        agent_files=(home / "state",),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agentcli.files.git_layout import is_control, is_daily
+from agentcli.files.git_layout import is_control_file, is_routine_git_file
 
 DAILY = """
     HEAD ORIG_HEAD FETCH_HEAD MERGE_HEAD MERGE_MSG MERGE_MODE MERGE_RR MERGE_AUTOSTASH SQUASH_MSG
@@ -28,18 +28,18 @@ OTHER = """
 
 @pytest.mark.parametrize("path", DAILY)
 def test_daily_work_is_let_be(path):
-    assert is_daily(path.split("/"))
-    assert not is_control(("/", "w", ".git", *path.split("/")))
+    assert is_routine_git_file(path.split("/"))
+    assert not is_control_file(("/", "w", ".git", *path.split("/")))
 
 
 @pytest.mark.parametrize("path", OTHER)
 def test_nothing_else_is(path):
-    assert not is_daily(path.split("/"))
+    assert not is_routine_git_file(path.split("/"))
     for name in (".git", ".GIT"):
-        assert is_control(("/", "w", name, *path.split("/")))
+        assert is_control_file(("/", "w", name, *path.split("/")))
 
 
 def test_what_is_in_no_git_folder_is_not_judged():
-    assert not is_control(("/", "w", "config"))
-    assert not is_control(("/", "w", ".github", "hooks"))
-    assert is_control(("/", "w", ".git"))
+    assert not is_control_file(("/", "w", "config"))
+    assert not is_control_file(("/", "w", ".github", "hooks"))
+    assert is_control_file(("/", "w", ".git"))

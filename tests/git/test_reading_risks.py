@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from agentcli.git.reading_risks import GitFacts
-from agentcli.git.repository_changes import changes_since_start, note_repository
+from agentcli.git.reading_risks import RepositoryJudge
+from agentcli.git.repository_changes import changes_since_start, snapshot_repository_config
 from agentcli.git.setting_names import is_among
 from tests.conftest import git
 
@@ -20,8 +20,10 @@ READS = (
 NAMES = {"driver": "evil", "slot": "x", "remote": "origin", "tool": "x", "alias": "status"}
 
 
-def facts(workspace: Path, tmp_path: Path) -> GitFacts:
-    return GitFacts(workspace, tmp_path / "store", {"HOME": str(tmp_path)}, lambda path: True)
+def facts(workspace: Path, tmp_path: Path) -> RepositoryJudge:
+    return RepositoryJudge(
+        workspace, tmp_path / "store", {"HOME": str(tmp_path)}, lambda path: True
+    )
 
 
 def known_settings() -> list[str]:
@@ -125,7 +127,7 @@ def make(path: Path, text: str) -> None:
 @pytest.mark.parametrize("kind", CHANGES)
 def test_whatever_changes_what_git_does_is_news(repository, tmp_path, kind):
     (repository / ".git/hooks").mkdir(exist_ok=True)
-    note_repository(repository, tmp_path / "store")
+    snapshot_repository_config(repository, tmp_path / "store")
     assert changes_since_start(repository, tmp_path / "store") == ""
     git(repository, "commit", "-q", "--allow-empty", "-m", "work")
     assert changes_since_start(repository, tmp_path / "store") == "", "daily work is none"
@@ -133,14 +135,14 @@ def test_whatever_changes_what_git_does_is_news(repository, tmp_path, kind):
     news = changes_since_start(repository, tmp_path / "store")
     assert news.startswith("since the session began, ")
     assert "secret" not in news
-    note_repository(repository, tmp_path / "store")
+    snapshot_repository_config(repository, tmp_path / "store")
     assert changes_since_start(repository, tmp_path / "store") == news, "a session begins once"
 
 
 def test_a_repository_that_was_not_there_is_news(tmp_path):
     work = tmp_path / "work"
     work.mkdir()
-    note_repository(work, tmp_path / "store")
+    snapshot_repository_config(work, tmp_path / "store")
     git(work, "init", "-q")
     assert changes_since_start(work, tmp_path / "store")
     assert changes_since_start(work, tmp_path / "no store")

@@ -10,7 +10,7 @@ import pytest
 
 from agentcli.files.access_scope import AccessScope
 from agentcli.hooks.runner import HookRun, HookRunner
-from agentcli.sandbox.choosing import choose_sandbox
+from agentcli.sandbox.selection import choose_sandbox
 from agentcli.system import processes
 from tests.sandbox.sandboxes import LAYERS
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from agentcli.errors import ConfigError
 from agentcli.files.access_scope import AccessScope
 from agentcli.files.output_folder import OutputFolder
-from agentcli.sandbox.choosing import Sandbox, choose_sandbox
 from agentcli.sandbox.environment import command_environment
 from agentcli.sandbox.scope_finder import find_access_scope
+from agentcli.sandbox.selection import Sandbox, choose_sandbox
 from agentcli.shell.command_result import CommandResult
 from agentcli.shell.shell import Shell
 

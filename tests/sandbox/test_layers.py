@@ -19,8 +19,8 @@ from agentcli.errors import ConfigError
 from agentcli.files.output_folder import OutputFolder
 from agentcli.sandbox import bubblewrap as sandbox_bubblewrap
 from agentcli.sandbox import landlock, listeners
-from agentcli.sandbox.choosing import choose_sandbox
 from agentcli.sandbox.probes import expected, probe, surprises
+from agentcli.sandbox.selection import choose_sandbox
 from agentcli.shell.python import PythonInterpreter
 from agentcli.system import processes
 from tests.sandbox.sandboxes import GIT, LAYERS, Place, git, make_place, make_repository
@@ -75,7 +75,7 @@ def test_the_same_holds_for_a_user_without_rights(everyones, layer):
     program = (
         "import json; from pathlib import Path\n"
         "from agentcli.files.access_scope import AccessScope\n"
-        "from agentcli.sandbox.choosing import choose_sandbox\n"
+        "from agentcli.sandbox.selection import choose_sandbox\n"
         "from agentcli.sandbox.probes import probe, surprises\n"
         f"here = Path({str(folder)!r}); layer = {layer!r}\n"
         "borders = AccessScope(here, here, (here,), mounts={Path('/tmp'): here})\n"
@@ -268,7 +268,7 @@ def test_the_next_command_is_not_written_through_a_link(place, layer, tmp_path):
     victim = tmp_path / "victim"
     victim.write_text("as it was")
     here.run("true")
-    (folder,) = (here.scope.own[0] / "session/shell").glob("bash-*")
+    (folder,) = (here.scope.agent_files[0] / "session/shell").glob("bash-*")
     assert here.run(f"ln -sf {victim} {folder}/script").exit_code == 0
     assert here.said("echo alive") == "alive"
     assert victim.read_text() == "as it was"

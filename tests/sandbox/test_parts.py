@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from agentcli.files.access_scope import AccessScope
-from agentcli.sandbox.choosing import Sandbox
 from agentcli.sandbox.hints import refused_by_sandbox
 from agentcli.sandbox.scope_finder import find_access_scope
 from agentcli.sandbox.seatbelt import seatbelt_profile
 from agentcli.sandbox.seccomp import AF_INET, AF_INET6, AF_UNIX, seccomp_program
+from agentcli.sandbox.selection import Sandbox
 from tests.sandbox.sandboxes import git, make_repository
 
 X86, ARM = ("x86_64", 0xC000003E), ("aarch64", 0xC00000B7)
@@ -82,7 +82,7 @@ def scope(**changes: object) -> AccessScope:
         protected=(place / ".git/hooks",),
         hidden=(place.parent / ".ssh", Path("/Users/a/state")),
         readable=(Path("/Users/a/state/outputs"),),
-        own=(Path("/Users/a/state"),),
+        agent_files=(Path("/Users/a/state"),),
         mounts={Path("/tmp"): Path("/Users/a/state/tmp")},
     )
     return replace(plain, **changes)  # type: ignore[arg-type]

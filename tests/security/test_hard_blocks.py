@@ -50,7 +50,7 @@ def blocked(place):
         home=place,
         writable=(place / "project",),
         readable=(state / "sessions/1/outputs",),
-        own=(place / ".config/agentcli", state),
+        agent_files=(place / ".config/agentcli", state),
     )
     environ = {"HOME": str(place), "SYSTEM": "/usr", "PATH": "/usr/bin"}
     return HardBlocks(scope, lambda: str(place / "project"), environ, effect_of)

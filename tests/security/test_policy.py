@@ -412,13 +412,13 @@ def test_the_same_of_python_code(holding, code, decision):
 def test_small_files_in_such_a_place_are_kept_when_they_are_named(holding):
     policy = holding.policy()
     coverage = policy.coverage()
-    assert policy.losses(run("rm data/small"), coverage).keepable == [
+    assert policy.losses(run("rm data/small"), coverage).checkpointable == [
         holding.workspace / "data/small"
     ]
-    assert policy.losses(run("rm -r data/few"), coverage).keepable == [
+    assert policy.losses(run("rm -r data/few"), coverage).checkpointable == [
         holding.workspace / "data/few/a"
     ]
-    assert policy.losses(run("make"), coverage).keepable == []
+    assert policy.losses(run("make"), coverage).checkpointable == []
 
 
 def test_a_refusal_quotes_the_part_that_it_is_about(holding):

@@ -12,7 +12,7 @@ import pytest
 
 from agentcli.files.access_scope import AccessScope
 from agentcli.files.output_folder import OutputFolder
-from agentcli.sandbox.choosing import Sandbox, SpawnOptions
+from agentcli.sandbox.selection import Sandbox, SpawnOptions
 from agentcli.shell.python import PythonInterpreter
 from agentcli.shell.shell import Shell
 from agentcli.shell.variables import Exports

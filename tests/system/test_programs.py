@@ -11,7 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentcli.system.programs import UntrustedPlaces, find_on, find_program, installed_in, trimmed
+from agentcli.system.programs import (
+    UntrustedPlaces,
+    find_on,
+    find_program,
+    installed_in,
+    sanitize_environment,
+)
 
 
 @pytest.fixture
@@ -98,7 +104,7 @@ def test_an_environment_loses_what_leads_there_and_nothing_else(tree):
         "EDITOR": "vim",
         "LANG": "C.UTF-8",
     }
-    got = trimmed(environ, of(tree))
+    got = sanitize_environment(environ, of(tree))
     assert got.environ == {
         "PATH": f"/usr/bin:{tree}/safe/bin",
         "LD_PRELOAD": "/usr/lib/a.so",
@@ -112,15 +118,17 @@ def test_an_environment_loses_what_leads_there_and_nothing_else(tree):
 
 
 def test_a_path_with_nothing_left_is_the_systems(tree):
-    assert trimmed({"PATH": f"{tree}/work:."}, of(tree)).environ == {"PATH": os.defpath}
-    assert trimmed({}, of(tree)).environ == {}
+    assert sanitize_environment({"PATH": f"{tree}/work:."}, of(tree)).environ == {
+        "PATH": os.defpath
+    }
+    assert sanitize_environment({}, of(tree)).environ == {}
 
 
 @given(st.dictionaries(st.sampled_from(["PATH", "PYTHONPATH", "X", "HOME", "GOFLAGS"]), st.text()))
 def test_any_environment_can_be_trimmed(environ):
-    got = trimmed(environ, UntrustedPlaces().with_folders(["/nowhere/work"]))
+    got = sanitize_environment(environ, UntrustedPlaces().with_folders(["/nowhere/work"]))
     assert got.environ.keys() - {"PATH"} <= environ.keys()
-    again = trimmed(got.environ, UntrustedPlaces().with_folders(["/nowhere/work"]))
+    again = sanitize_environment(got.environ, UntrustedPlaces().with_folders(["/nowhere/work"]))
     assert again.environ == got.environ
     assert not again.left_out
 
@@ -140,7 +148,7 @@ def test_no_entry_of_path_leads_into_the_place(tmp_path_factory, entries):
         (tree / "work/chain").symlink_to("../safe")
     path = ":".join(f"{tree}/{'/'.join(parts)}" for parts in entries)
     places = UntrustedPlaces().with_folders([str(tree / "work")])
-    for entry in trimmed({"PATH": path}, places).environ["PATH"].split(":"):
+    for entry in sanitize_environment({"PATH": path}, places).environ["PATH"].split(":"):
         assert not Path(os.path.realpath(entry)).is_relative_to((tree / "work").resolve())
 
 
@@ -152,7 +160,7 @@ def test_a_program_is_found_where_commands_would_find_it_or_only_where_they_cann
     assert find_on("tool", "/nowhere") is None
     program = (
         "import os, sys; from agentcli.system import programs\n"
-        "programs.enter()\n"
+        "programs.harden_process()\n"
         "print(programs.find_program('tool'), os.environ['PATH'])\n"
         f"print(programs.find_program({str(tree / 'work/.venv/bin/tool')!r}))\n"
         f"print(programs.find_program({str(tree / 'free/tool')!r}))\n"

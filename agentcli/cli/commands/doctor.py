@@ -39,14 +39,14 @@ from agentcli.cli.session_common import Json, here
 from agentcli.errors import AgentError, ConfigError, os_error_text
 from agentcli.files.output_folder import OutputFolder
 from agentcli.llm.catalog import Catalog
-from agentcli.sandbox.choosing import Sandbox, choose_sandbox
 from agentcli.sandbox.environment import command_environment
 from agentcli.sandbox.probes import ATTACKS, probe, surprises
 from agentcli.sandbox.scope_finder import find_access_scope
+from agentcli.sandbox.selection import Sandbox, choose_sandbox
 from agentcli.sessions.library import library_of
 from agentcli.sessions.store_selection import FILES, selected_store
 from agentcli.shell.shell import Shell
-from agentcli.system.programs import distrusted, find_program, person_environ, trimmed
+from agentcli.system.programs import distrusted, find_program, person_environ, sanitize_environment
 from agentcli.ui.sanitize import say
 
 _VERSION_LIMIT_S = 5
@@ -168,7 +168,9 @@ def _shell(builder: AgentBuilder) -> Check:
         outputs.mkdir()
         shell = Shell(
             cwd=str(builder.workspace),
-            env=trimmed(command_environment(builder.environ, hidden, ""), distrusted()).environ,
+            env=sanitize_environment(
+                command_environment(builder.environ, hidden, ""), distrusted()
+            ).environ,
             scratch=scratch,
             outputs=OutputFolder(outputs),
         )

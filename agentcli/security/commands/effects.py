@@ -66,7 +66,7 @@ _FIND_FILTERS = re.compile(
 _FIND_NAMES = re.compile(r"-i?(?:name|path)|-i?wholename")
 
 
-def name_of(words: Words) -> str:
+def system_command_name(words: Words) -> str:
     """Return the name of a command, without its folder if that is one for system programs."""
     name = (words[0] if words else "") or ""
     if found := _SYSTEM_PROGRAMS.fullmatch(name):
@@ -104,7 +104,7 @@ def effects(command: SimpleCommand, expander: Expander) -> Iterator[Effect]:
     here = expander.at(command.cwd)
     words = command.words
     yield from _redirected(command, here)
-    name = name_of(words)
+    name = system_command_name(words)
     if name == "dd":
         for word in words[1:]:
             if word is not None and word.startswith("of="):
@@ -128,7 +128,7 @@ def effects(command: SimpleCommand, expander: Expander) -> Iterator[Effect]:
 def deletes_unknown(command: SimpleCommand, expander: Expander) -> bool:
     """Return whether it deletes whole folders in unknown places."""
     words = command.words
-    if name_of(words) != "rm" or not any(map(_RECURSIVE.fullmatch, options(words))):
+    if system_command_name(words) != "rm" or not any(map(_RECURSIVE.fullmatch, options(words))):
         return False
     here = expander.at(command.cwd)
     return any(not _targets(command, word, here) for word in operands(words) if word != "")
@@ -204,11 +204,11 @@ def _targets(command: SimpleCommand, word: str | None, here: Expander) -> list[T
         found += [target for target, _ in _found(_level(command, "find"), here)]
     source = command.piped_from
     if {"xargs", "parallel"} & set(command.wrappers) and source is not None:
-        if name_of(source.words) in ("echo", "printf"):
+        if system_command_name(source.words) in ("echo", "printf"):
             lines = [line for text in source.words[1:] if text for line in text.split()]
             found += [here.literal(line) for line in lines if not line.startswith("-")]
             found += here.targets(None, source.unknown)
-        elif name_of(source.words) == "find":
+        elif system_command_name(source.words) == "find":
             found += [target for target, _ in _found(source.words, here)]
     return found
 
@@ -217,7 +217,7 @@ def _is_filtered(command: SimpleCommand) -> bool:
     """Return whether `find` selected what the command works on."""
     source = command.piped_from
     words = _level(command, "find")
-    if not words and source is not None and name_of(source.words) == "find":
+    if not words and source is not None and system_command_name(source.words) == "find":
         words = source.words
     return any(word is not None and _FIND_FILTERS.fullmatch(word) for word in words)
 
@@ -225,9 +225,11 @@ def _is_filtered(command: SimpleCommand) -> bool:
 def filters(command: SimpleCommand) -> list[str] | None:
     """Return the name patterns, as globs, by which `find` selects what `command` works on; None if
     it selects by something else."""
-    words = command.words if name_of(command.words) == "find" else _level(command, "find")
+    words = (
+        command.words if system_command_name(command.words) == "find" else _level(command, "find")
+    )
     source = command.piped_from
-    if not words and source is not None and name_of(source.words) == "find":
+    if not words and source is not None and system_command_name(source.words) == "find":
         words = source.words
     found = [
         value
@@ -238,7 +240,7 @@ def filters(command: SimpleCommand) -> list[str] | None:
 
 
 def _level(command: SimpleCommand, name: str) -> Words:
-    return next((level for level in command.levels if name_of(level) == name), ())
+    return next((level for level in command.levels if system_command_name(level) == name), ())
 
 
 def _found(words: Words, here: Expander) -> Iterator[tuple[Target, bool]]:

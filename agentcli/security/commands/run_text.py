@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from agentcli.security.commands.effects import name_of
+from agentcli.security.commands.effects import system_command_name
 from agentcli.security.commands.script import Redirect, Script, SimpleCommand
 from agentcli.security.commands.wrappers import INTERPRETERS, SHELLS
 
@@ -25,7 +25,7 @@ def fed(command: SimpleCommand) -> Iterator[Redirect]:
 def run_text(text: str, script: Script, *, other_languages: bool) -> str:
     """Return `text` without the data in it. `other_languages`: count code of interpreters too."""
     for command in script.commands:
-        names = {*command.wrappers, name_of(command.words)}
+        names = {*command.wrappers, system_command_name(command.words)}
         if command.words[:1] == (None,) or names & _RUNS_TEXT:
             return text
         if other_languages and any(map(INTERPRETERS.fullmatch, names)):

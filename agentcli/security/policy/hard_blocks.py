@@ -20,7 +20,7 @@ from agentcli.events.actions import (
     path_of,
 )
 from agentcli.files.access_scope import AccessScope
-from agentcli.security.commands.effects import Effect, effects, name_of
+from agentcli.security.commands.effects import Effect, effects, system_command_name
 from agentcli.security.commands.python_code import read_python
 from agentcli.security.commands.read_only import only_reads
 from agentcli.security.commands.run_text import fed, run_text
@@ -207,7 +207,7 @@ class HardBlocks:
         return next(filter(None, map(self._named, value)), "")
 
     def _stops(self, words: Words, text: str) -> str:
-        name, given = name_of(words), {word for word in words[1:] if word is not None}
+        name, given = system_command_name(words), {word for word in words[1:] if word is not None}
         if given & _DESCRIBES_ITSELF and len(given) == 1:
             return ""
         stops = name in _STOPPING and not (name == "shutdown" and "-c" in given)
@@ -263,10 +263,10 @@ class HardBlocks:
                 yield folder / part if part else folder
 
     def _own(self, target: Target) -> bool:
-        return any(target.within(own) for own in self.scope.own)
+        return any(target.within(own) for own in self.scope.agent_files)
 
     def _holds_own(self, target: Target) -> bool:
-        return any(target.holds(own) for own in self.scope.own)
+        return any(target.holds(own) for own in self.scope.agent_files)
 
     def _own_reason(self, written: str) -> str:
         return f"it would change the agent's own settings or sessions ({written})"
@@ -280,7 +280,7 @@ class HardBlocks:
     def _touches_own(self, command: SimpleCommand, expander: Expander) -> str:
         """Return why a command is blocked that names the agent's own files and is not certain to
         only read."""
-        if only_reads(command) or name_of(command.words) == "cd":
+        if only_reads(command) or system_command_name(command.words) == "cd":
             return ""
         here = expander.at(command.cwd)
         for word in dict.fromkeys(command.words[1:]):
@@ -295,7 +295,7 @@ class HardBlocks:
         """Return why text that isn't understood is blocked, if it contains a path of the agent's
         own files."""
         home = self._expander.home.rstrip("/")
-        for own in self.scope.own:
+        for own in self.scope.agent_files:
             spellings = [str(own)]
             if own.is_relative_to(home):
                 rest = str(own)[len(home) :]
@@ -337,7 +337,7 @@ def _kills_all(words: Words) -> bool:
 
 def _asks_for_a_password(command: SimpleCommand) -> str:
     for level in command.levels:
-        if name_of(level) != "sudo":
+        if system_command_name(level) != "sudo":
             continue
         rest = iter(level[1:])
         for word in rest:
@@ -379,9 +379,9 @@ def _hidden_scripts(text: str, script: Script, expander: Expander) -> Iterator[s
             for raw in command.unknown[:1]:
                 rest = command.written.partition(raw)[2]
                 yield from (name + rest for name in expander.texts(raw) if name)
-        if name_of(command.words) in SHELLS:
+        if system_command_name(command.words) in SHELLS:
             source = command.piped_from
-            if source is not None and name_of(source.words) in ("echo", "printf"):
+            if source is not None and system_command_name(source.words) in ("echo", "printf"):
                 said = [word for word in source.words[1:] if word is not None]
                 yield " ".join(said).replace("\\n", "\n")
             yield from (found.text for found in fed(command) if found.text)

@@ -19,7 +19,14 @@ from stat import S_ISREG
 from agentcli.events import Action
 from agentcli.events.actions import CmdRunAction, IPythonRunCellAction, path_of
 from agentcli.files.access_scope import AccessScope, Coverage
-from agentcli.security.commands.effects import Effect, effects, filters, name_of, operands, options
+from agentcli.security.commands.effects import (
+    Effect,
+    effects,
+    filters,
+    operands,
+    options,
+    system_command_name,
+)
 from agentcli.security.commands.python_code import read_python
 from agentcli.security.commands.script import SimpleCommand, quoted
 from agentcli.security.commands.shell_parse import parse_script
@@ -34,11 +41,12 @@ _GIT_OPTIONS = re.compile(r"-[Cc]|--(?:git-dir|work-tree|namespace)")
 
 @dataclass
 class Losses:
-    """`lost` says why an action would destroy what can't be restored, "" if it would not.
-    `keepable` are files that it names and that the checkpoint before it can include on request."""
+    """`loss_reason` says why an action would destroy what can't be restored, "" if it would not.
+    `checkpointable` are files that it names and that the checkpoint before it can include on
+    request."""
 
-    lost: str = ""
-    keepable: list[Path] = field(default_factory=list)
+    loss_reason: str = ""
+    checkpointable: list[Path] = field(default_factory=list)
 
 
 def losses(action: Action, effect: str, scope: AccessScope, cwd: str, coverage: Coverage) -> Losses:
@@ -70,7 +78,7 @@ class _Reader:
         script = parse_script(text)
         expander = expander.of_script(text)
         for command in script.commands:
-            name, here = name_of(command.words), expander.at(command.cwd)
+            name, here = system_command_name(command.words), expander.at(command.cwd)
             if name == "git":
                 self._of_git(command, here)
                 continue
@@ -188,7 +196,7 @@ class _Reader:
         if not S_ISREG(info.st_mode):
             return
         if info.st_size <= self._coverage.largest_file:
-            self.losses.keepable.append(place)
+            self.losses.checkpointable.append(place)
         elif not self._can_be_made_again(place):
             self._lose(written, "change", place)
 
@@ -204,14 +212,14 @@ class _Reader:
         elif max(sizes, default=0) > self._coverage.largest_file:
             self._lose(written, "delete", files[sizes.index(max(sizes))])
         else:
-            self.losses.keepable += files
+            self.losses.checkpointable += files
 
     def _lose(self, written: str, verb: str, place: Path, why: str = "") -> None:
         shown = place
         if place.is_relative_to(self._coverage.root):
             shown = place.relative_to(self._coverage.root)
         told = f"it would {verb} {shown}, which {why or 'no checkpoint holds'}"
-        self.losses.lost = self.losses.lost or quoted(told, written)
+        self.losses.loss_reason = self.losses.loss_reason or quoted(told, written)
 
 
 def _existing(target: Target) -> Iterator[Path]:

@@ -75,7 +75,7 @@ class _Case:
 
 
 class GitJudge(Protocol):
-    """Judges the repository in which commands work; see GitFacts."""
+    """Judges the repository in which commands work; see RepositoryJudge."""
 
     def variables_objection(self, changed: Mapping[str, str | None]) -> str: ...
     def reading_objection(self, folder: Path) -> str: ...
@@ -403,7 +403,7 @@ class Policy:
             return _Answer("allow", "it stays within what it may reach", self.mode)
         coverage = self.coverage() if self.contained else None
         if coverage is not None and not coverage.failure:
-            if lost := self.losses(action, coverage).lost:
+            if lost := self.losses(action, coverage).loss_reason:
                 return self._ask(action, lost, "reach")
             if self.confirm == "reach" and not self.network:
                 return _Answer("allow", "it is contained and can be undone", self.mode)

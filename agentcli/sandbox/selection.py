@@ -202,7 +202,7 @@ def choose_sandbox(layer: str, scope: AccessScope, *, network: bool, cache: Path
     reasons: list[str] = []
     for name in _LAYERS if layer == "auto" else (layer,):
         sandbox = Sandbox(name, scope, network, _NOTES[name], _program(name))
-        reason = why_not(sandbox, cache)
+        reason = unavailable_reason(sandbox, cache)
         if not reason:
             return replace(sandbox, notes=(*_NOTES[name], *_kernel_notes(name), *reasons))
         reasons.append(f"{name} is stronger but does not work here: {reason}")
@@ -224,7 +224,7 @@ def _kernel_notes(layer: str) -> Iterator[str]:
         yield "other processes of yours can be signalled before Linux 6.12, the agent too"
 
 
-def why_not(sandbox: Sandbox, cache: Path) -> str:
+def unavailable_reason(sandbox: Sandbox, cache: Path) -> str:
     """Return in one line why the layer does not work here; "" if it does."""
     from agentcli.sandbox.landlock import landlock_version
     from agentcli.sandbox.seccomp import seccomp_known

@@ -8,7 +8,7 @@ from pathlib import Path
 _OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-class Beneath:
+class RootedFolder:
     """Opens paths relative to `top`. Raises OSError."""
 
     def __init__(self, top: Path) -> None:
