@@ -50,7 +50,7 @@ def _go_on(session: SessionRecord, model: str, event_id: int | None, folder: Pat
     cut = cut_at(events, at)
     if ending_of_reply(events[: cut + 1], interactive=False) is not None:
         raise UsageError(
-            f"at event {cut} nothing was left to do", hint="name an earlier one with --from"
+            f"nothing was left to do at event {cut}", hint="name an earlier one with --from"
         )
     _require_usable(model, session.state.local_workspace or here())
     forked = fork(home(), session.folder, cut, folder and named_folder(folder, "--dir"))
@@ -67,11 +67,11 @@ def _begin(recording: Recording, model: str, folder: Path | None) -> int:
     if folder is None:
         raise UsageError("a recording has no folder", hint="say where its files go: --dir DIR")
     if task.strip() in ("", "-"):
-        raise UsageError("there is no task in the recording")
+        raise UsageError("the recording has no task")
     top = named_folder(folder, "--dir")
     try:
         if top.exists() and any(top.iterdir()):
-            raise UsageError(f"{folder} is there already", hint="name another with --dir")
+            raise UsageError(f"{folder} already exists", hint="name another with --dir")
         _require_usable(model, here())
         top.mkdir(parents=True, exist_ok=True)
         # The maker of a recording must not control what git runs here.

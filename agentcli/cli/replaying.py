@@ -58,6 +58,8 @@ def source_of(named: str | None, option: str | None) -> Source:
 def show(source: Source, speed: float | None, first: int, last: int | None, *, step: bool) -> int:
     if source.events and first >= len(source.events):
         raise UsageError(f"there is no event {first}: the newest is {len(source.events) - 1}")
+    if last is not None and last < first:
+        raise UsageError(f"--to {last} is before --from {first}")
     if step and not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError("--step needs a terminal to wait at")
     if speed is None:
@@ -69,7 +71,7 @@ def show(source: Source, speed: float | None, first: int, last: int | None, *, s
 
 
 def _wait_for_key(where: str) -> bool:
-    print(f"{where} · Enter goes on, q and Enter end it ", end="", file=sys.stderr, flush=True)
+    print(f"{where} · Enter continues, q and Enter stop ", end="", file=sys.stderr, flush=True)
     line = sys.stdin.readline()
     return bool(line) and not line.strip().lower().startswith("q")
 
@@ -126,7 +128,7 @@ def _terms(source: Source, builder: AgentBuilder) -> Terms:
         try:
             settings = with_kept(Settings(), source.header.settings)
         except ValueError as error:
-            raise SessionError(f"the settings of the recording are no good: {error}") from error
+            raise SessionError(f"the settings of the recording are not valid: {error}") from error
     return Terms(
         settings=settings,
         environ=builder.environ,
@@ -153,7 +155,7 @@ def _as_json(name: str, found: Verification) -> dict[str, object]:
 def _tell(name: str, found: Verification) -> None:
     _say_notes(found.notes)
     if found.difference is None:
-        print(f"{name} comes out as it did: {'; '.join(_done(found))}")
+        print(f"{name} gives the same results: {'; '.join(_done(found))}")
         return
     differs = found.difference
     say(f"event {differs.event_id} differs: {printable(differs.action, multiline=False)}")
@@ -180,7 +182,7 @@ def _say_notes(notes: Iterable[str]) -> None:
 
 def save(source: Source, target: Path) -> int:
     if isinstance(source, Recording):
-        raise UsageError("it is a recording already", hint="copy the file")
+        raise UsageError("it is already a recording", hint="copy the file")
     record(builder_for(_workspace(source)), source, target)
     return 0
 

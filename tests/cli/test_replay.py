@@ -45,7 +45,7 @@ def test_a_recorded_run_is_a_test_without_a_model(agent, serve, repository, tmp_
     assert recording.stat().st_mode & 0o777 == 0o600
     before = (repository / "tally.py").read_text()
     assert agent("replay", "--verify").stdout.endswith(
-        "comes out as it did: 5 calls done again; files compared at 2 checkpoints\n"
+        "gives the same results: 5 calls done again; files compared at 2 checkpoints\n"
     )
     other = elsewhere(agent, tmp_path)
     assert "5 calls done again" in other("replay", str(recording), "--verify").stdout
@@ -171,7 +171,7 @@ def test_another_model_does_the_task_of_a_recording(agent, serve, tmp_path):
     assert "bare" not in (agent.workspace / "a" / ".git" / "config").read_text()
     again = agent("replay", recording, "--model", "x/y", "--dir", "a")
     assert again.returncode == 2
-    assert "is there already" in again.stderr
+    assert "already exists" in again.stderr
 
 
 def lines_of(recording: Path) -> list[str]:
@@ -229,6 +229,37 @@ def test_what_is_not_there_or_not_kept(agent, serve, tmp_path):
     assert done.returncode == 1
     assert "checkpoint" in done.stderr
     assert not scratch(agent)
+
+
+NO_USE = (
+    (["--verify", "--to", "3"], "--to is for showing a session"),
+    (["--verify", "--step"], "--step is for showing a session"),
+    (["--save", "x.jsonl", "--from", "3"], "--from is for showing a session and --model"),
+    (["--dir", "x"], "--dir is for --model"),
+    (["--json"], "--json is for --verify"),
+    (["--verify", "--save", "x.jsonl"], "--verify and --save can't be combined"),
+    (["--from", "12", "--to", "3"], "--to 3 is before --from 12"),
+)
+
+
+@pytest.mark.campaign
+def test_options_that_would_have_no_effect_are_refused(agent):
+    for options, told in NO_USE:
+        done = agent("replay", str(RECORDING), *options)
+        assert (done.returncode, told in done.stderr) == (2, True), done
+
+
+@pytest.mark.campaign
+def test_a_model_that_can_not_be_asked_leaves_no_copy_of_the_session(agent, tmp_path):
+    model = scripted(tmp_path / "model", bash("echo 1 > a"), Reply("Done."))
+    assert agent("run", "-m", model, "x").returncode == 0
+    before = sorted(tmp_path.iterdir())
+    for source in ([], [str(RECORDING), "--dir", "../again"]):
+        for name in ("nonsense", "scripted//no/such/file", "anthropic/claude-sonnet-5-5"):
+            done = agent("replay", *source, "--model", name)
+            assert done.returncode == 3, done.stderr
+    assert len(agent.sessions) == 1
+    assert sorted(tmp_path.iterdir()) == before
 
 
 @pytest.mark.campaign

@@ -19,6 +19,7 @@ Examples:
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -28,7 +29,16 @@ from agentcli.cli.session_common import Json
 from agentcli.cli.session_selector import SessionOption
 from agentcli.errors import UsageError
 
-_MODES = "--verify, --model and --save can't be combined"
+_SHOW = "showing a session"
+_MODES = {
+    "--speed": (_SHOW,),
+    "--step": (_SHOW,),
+    "--from": (_SHOW, "--model"),
+    "--to": (_SHOW,),
+    "--dir": ("--model",),
+    "--json": ("--verify",),
+}
+"""What each option is for."""
 
 
 def replay(
@@ -61,7 +71,7 @@ def replay(
     model: Annotated[
         str | None,
         typer.Option(
-            "--model", "-m", metavar="NAME", help="Have this model go on from --from (the task)."
+            "--model", "-m", metavar="NAME", help="Let this model continue from --from, else from the task."
         ),
     ] = None,
     folder: Annotated[
@@ -73,16 +83,24 @@ def replay(
     ] = None,
     as_json: Json = False,
 ) -> int:
-    if sum((verify, model is not None, save is not None)) > 1:
-        raise UsageError(_MODES)
+    mode = _mode({"--verify": verify, "--model": model is not None, "--save": save is not None})
+    _require_for(
+        mode,
+        {
+            "--speed": speed is not None,
+            "--step": step,
+            "--from": first is not None,
+            "--to": last is not None,
+            "--dir": folder is not None,
+            "--json": as_json,
+        },
+    )
     # --help and wrong options don't need the modules of sessions.
     from agentcli.cli import replaying
 
     source = replaying.source_of(named, session)
     if verify:
         return replaying.verify(source, as_json=as_json)
-    if as_json:
-        raise UsageError("--json is for --verify", hint="agent sessions show --json has the events")
     if save is not None:
         return replaying.save(source, save)
     if model is not None:
@@ -90,6 +108,22 @@ def replay(
 
         return continue_with_model(model, source, first, folder)
     return replaying.show(source, speed, first or 0, last, step=step)
+
+
+def _mode(given: Mapping[str, bool]) -> str:
+    """Return the option that says what to do. Raises UsageError for several."""
+    modes = [option for option, is_given in given.items() if is_given]
+    if len(modes) > 1:
+        raise UsageError(f"{' and '.join(modes)} can't be combined")
+    return modes[0] if modes else _SHOW
+
+
+def _require_for(mode: str, given: Mapping[str, bool]) -> None:
+    """Raise UsageError for an option that would have no effect."""
+    for option, modes in _MODES.items():
+        if given[option] and mode not in modes:
+            hint = "agent sessions show --json has the events" if option == "--json" else ""
+            raise UsageError(f"{option} is for {' and '.join(modes)}", hint=hint)
 
 
 COMMAND = replay

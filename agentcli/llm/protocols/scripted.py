@@ -1,6 +1,5 @@
 """A model that plays recorded replies: for the demo, tests and bug reports.
 
-`scripted/FILE` names a recording, as `agent run --record` writes it, or a file with one reply a
 `scripted/FILE` names a recording made by `agent run --record`, or a file with one reply per line as
 a provider sent it: a Chat Completions `chat.completion`, a Responses `response` or an Anthropic
 `message` object. Reply number n answers the request with n replies before it, so a resumed session
@@ -45,7 +44,7 @@ class Scripted:
         self._path = _DEMO if endpoint.model == "demo" else expanded(endpoint.model)
         self._words_per_second = float(endpoint.extra_body.get("words_per_second", 0))
         try:
-            lines = self._path.read_text(encoding="utf-8").splitlines()
+            lines = self._path.read_text(encoding="utf-8").split("\n")
             self._replies = _replies([json.loads(line) for line in lines if line.strip()])
         except OSError as error:
             raise ConfigError(f"script {self._path} can't be read: {error.strerror}") from error
@@ -62,8 +61,7 @@ class Scripted:
         if number >= len(self._replies):
             raise LLMError(
                 LLMErrorKind.BAD_REQUEST,
-                f"the recording ends here: {self._path} has {len(self._replies)} replies, this "
-                f"would be number {number + 1}",
+                f"the recording ends here: {self._path} has no reply number {number + 1}",
                 hint="for a model that goes on: agent setup",
             )
         recorded = self._replies[number]
