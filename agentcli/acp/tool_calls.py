@@ -38,6 +38,7 @@ from agentcli.events.actions import (
     SearchAction,
     path_of,
 )
+from agentcli.events.json_text import well_formed
 from agentcli.events.observations import (
     CmdOutputObservation,
     ErrorObservation,
@@ -126,7 +127,8 @@ class ToolCallView:
                 old = "\n".join(each.text for each in part if each.sign != "+")
                 new = "\n".join(each.text for each in part if each.sign != "-")
                 is_new = all(each.sign == "+" for each in part)
-                yield tool_diff_content(path, whole(new), None if is_new else whole(old))
+                before = None if is_new else well_formed(old)
+                yield tool_diff_content(path, well_formed(new), before)
                 part = []
 
     def _places(self, action: Action, observation: Observation) -> list[ToolCallLocation]:
@@ -159,7 +161,7 @@ class ToolCallView:
                 yield tool_content(image)
 
     def _absolute(self, path: str) -> str:
-        return os.path.normpath(self.workspace / Path(whole(path)).expanduser())
+        return os.path.normpath(self.workspace / Path(well_formed(path)).expanduser())
 
 
 def kind(action: Action) -> ToolKind:
@@ -222,11 +224,6 @@ def image_of(url: str) -> ImageContentBlock | None:
     return image_block(found[2], found[1]) if found else None
 
 
-def whole(words: str) -> str:
-    """As they are, but for what no message can carry."""
-    return words.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-
-
 def _longest_ticks(words: str) -> int:
     return max(map(len, _TICKS.findall(words)), default=0)
 
@@ -245,7 +242,7 @@ def _raw_input(action: Action) -> Any:
     try:
         return json.loads(call.raw_arguments or "{}")
     except (ValueError, RecursionError):
-        return whole(call.raw_arguments)
+        return well_formed(call.raw_arguments)
 
 
 def _raw_output(observation: Observation) -> Any:

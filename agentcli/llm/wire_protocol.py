@@ -15,6 +15,7 @@ from typing import Any, NoReturn, Protocol
 from uuid import uuid4
 
 from agentcli.errors import AgentError, LLMError, LLMErrorKind
+from agentcli.events.json_text import compact_json
 from agentcli.events.progress import ReasoningDelta, TextDelta, ToolCallStarted
 from agentcli.messages import Message, Reply, Request, ToolCall, common_start
 
@@ -150,13 +151,8 @@ class WireParts:
 
 def dump(value: Any) -> bytes:
     """Return compact JSON; lone surrogates and NULs, which providers refuse, become U+FFFD."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    if "\\u0000" in text:
-        text = json.dumps(_without_nul(value), ensure_ascii=False, separators=(",", ":"))
-    try:
-        return text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
+    body = compact_json(value)
+    return compact_json(_without_nul(value)) if b"\\u0000" in body else body
 
 
 def _without_nul(value: Any) -> Any:

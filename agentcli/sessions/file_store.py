@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from agentcli.errors import SessionError
+from agentcli.events.json_text import compact_json
 from agentcli.files.private import (
     read_private,
     remove_tree,
@@ -28,7 +29,7 @@ from agentcli.sessions.lock import SessionLock, holder_of
 from agentcli.sessions.manage.ownership import require_own, require_safe_place
 from agentcli.sessions.pages import PAGE, read_page, write_page
 from agentcli.sessions.state import State, load_state, save_state
-from agentcli.sessions.store import Holder, Store, StoredLog, encode
+from agentcli.sessions.store import Holder, Store, StoredLog
 from agentcli.sessions.write_faults import NO_ROOM, unwritable
 
 RESERVE_BYTES = 128 * 1024
@@ -308,7 +309,7 @@ def was_opened_here(folder: Path) -> bool:
 
 
 def _bodies(records: Sequence[dict[str, Any]]) -> list[bytes]:
-    return [encode(record)[0] for record in records]
+    return [compact_json(record) for record in records]
 
 
 def _allocate(fd: int, size: int) -> None:

@@ -23,6 +23,7 @@ from agentcli.events import (
     event_to_dict,
 )
 from agentcli.events.actions import AgentDelegateAction, MessageAction
+from agentcli.events.json_text import compact_json
 from agentcli.events.observations import (
     AgentStateChangedObservation,
     DecisionObservation,
@@ -51,11 +52,12 @@ from agentcli.sessions.state import (
     State,
     fold,
 )
-from agentcli.sessions.store import Lock, Store, encode
+from agentcli.sessions.store import Lock, Store
 from agentcli.sessions.stream_redactor import NoSecrets, Redactor, StreamRedactor
 from agentcli.sessions.write_faults import unwritable
 
 _SAVE_STATE_EVERY = 20
+_REPLACEMENT = "\ufffd".encode()
 
 log = logging.getLogger(__name__)
 
@@ -199,8 +201,9 @@ class Session:
             if masked is not data and isinstance(event, Observation):
                 note = self.redact.note(event.content, masked.get("content", ""))
                 masked |= {"content": f"{masked['content']}\n{note}"} if note else {}
-            body, exact = encode(masked)
-            if masked is not data or not exact:
+            body = compact_json(masked)
+            # Lone surrogates may have been replaced, so that the stored event differs.
+            if masked is not data or _REPLACEMENT in body:
                 stored.append(event_from_dict(json.loads(body)))
             else:
                 stored.append(stamped)

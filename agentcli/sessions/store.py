@@ -7,7 +7,6 @@ large for events, snapshots, logs and the inbox.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -140,12 +139,3 @@ class Library(Protocol):
     def adopt(self, made: Path, session_id: str) -> None:
         """Add a session from the folder `made`, which holds all of it as files, durably and in one
         go. Raises SessionError when a session with this id exists."""
-
-
-def encode(record: dict[str, Any]) -> tuple[bytes, bool]:
-    """Return compact JSON in UTF-8, and whether it is exact: lone surrogates become U+FFFD."""
-    text = json.dumps(record, ensure_ascii=False, separators=(",", ":"))
-    try:
-        return text.encode(), True
-    except UnicodeEncodeError:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode(), False

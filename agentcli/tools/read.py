@@ -17,6 +17,7 @@ from typing import Any, BinaryIO
 
 from agentcli.errors import ToolError
 from agentcli.events.actions import FileReadAction
+from agentcli.events.json_text import well_formed
 from agentcli.events.observations import FileReadObservation
 from agentcli.files.images import LARGEST_FILE, NEEDED_BYTES, ImageFault, data_url, kind_of
 from agentcli.files.names import display_path, size_text
@@ -256,18 +257,13 @@ def _notebook_lines(text: str) -> list[str] | None:
 
 def _cell(number: int, cell: dict[str, Any]) -> Iterator[str]:
     yield f"--- cell {number}, {cell['cell_type']} ---"
-    yield _whole("".join(cell["source"]))
+    yield well_formed("".join(cell["source"]))
     for output in cell.get("outputs", []):
         data = output.get("data", {})
         text = output.get("text") or data.get("text/plain") or output.get("traceback") or ""
         joiner = "\n" if "traceback" in output else ""
         yield f"--- output{''.join(f', {kind}' for kind in data if kind != 'text/plain')} ---"
-        yield _TERMINAL_SEQUENCE.sub("", _whole(joiner.join(text)))
-
-
-def _whole(text: str) -> str:
-    """Replace lone surrogates, which JSON can hold but which can't be passed on."""
-    return text.encode("utf-8", "replace").decode()
+        yield _TERMINAL_SEQUENCE.sub("", well_formed(joiner.join(text)))
 
 
 def _listing(files: FileTracker, folder: Path) -> str:

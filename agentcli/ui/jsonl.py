@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 from typing import Any, TextIO
 
 from agentcli.errors import OutputError
-from agentcli.events.json_text import compact_json
 from agentcli.events import (
     Action,
     Event,
@@ -21,6 +20,7 @@ from agentcli.events import (
     event_to_dict,
 )
 from agentcli.events.actions import MessageAction, SystemMessageAction
+from agentcli.events.json_text import compact_json
 from agentcli.events.observations import (
     AgentStateChangedObservation,
     DecisionObservation,

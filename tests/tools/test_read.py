@@ -157,7 +157,7 @@ def test_notebooks_are_shown_by_cells(use, workspace):
         "--- cell 2, code ---",
         "1/0",
         "--- output ---",
-        "out ?",
+        "out \ufffd",
         "--- output, image/png ---",
         "",
         "--- output ---",

@@ -1,4 +1,4 @@
-"""All sessions of a person in a database; their folders stay below the home of each machine."""
+"""The sessions of a person in a database. Their folders stay in the home of each machine."""
 
 from __future__ import annotations
 
@@ -13,36 +13,36 @@ from sqlalchemy import Connection, Text, cast, delete, insert, select
 
 from agentcli.errors import SessionError
 from agentcli.events import event_from_dict
-from agentcli.sessions.database.address import read_address
+from agentcli.events.json_text import compact_json
+from agentcli.sessions.database.address import parse_address
 from agentcli.sessions.database.connection import Database
-from agentcli.sessions.database.rows import event_row, record_of, state_columns, state_of_row
+from agentcli.sessions.database.rows import event_row, parse_event, state_columns, state_from_row
 from agentcli.sessions.database.schema import EVENTS, SESSIONS
-from agentcli.sessions.database.writer import Writer, holders_in, remove_lock, writer_of
+from agentcli.sessions.database.writer import Writer, lock_holders, open_writer, remove_lock
 from agentcli.sessions.file_library import put_in_place
 from agentcli.sessions.file_store import FileStore, keep_elsewhere, make_folder
 from agentcli.sessions.pages import PAGE
 from agentcli.sessions.reading import state_or_empty
 from agentcli.sessions.state import State, fold
-from agentcli.sessions.store import Holder, Library, Store, StoredLog, encode
+from agentcli.sessions.store import Holder, Library, Store, StoredLog
 from agentcli.sessions.write_faults import writing_to
 
 _EVENT_TEXT = cast(EVENTS.c.event_data, Text)
 _STATE_TEXT = cast(SESSIONS.c.metadata, Text)
-_OF_FILES = ("event_cache", "events", "reserve", "session.lock", "state.pkl")
-"""What is in the folder of a session as files, and not of one in a database."""
+_FILE_STORE_NAMES = ("event_cache", "events", "reserve", "session.lock", "state.pkl")
+"""What a session's folder contains only if its events are files."""
 
 
 class DatabaseLibrary(Library):
-    """Those in the database that the URL `place` means. Raises ConfigError where that can't be
-    used."""
+    """The sessions in the database at the URL `place`. Raises ConfigError when it can't be used."""
 
     def __init__(self, home: Path, place: str) -> None:
         self._sessions = home / "sessions"
-        self.database = Database(read_address(place, home))
+        self.database = Database(parse_address(place, home))
         self.shown = self.database.address.shown
         self.places = self.database.files
 
-    def store(self, folder: Path) -> Store:
+    def store(self, folder: Path) -> DatabaseStore:
         return DatabaseStore(self.database, folder)
 
     def close(self) -> None:
@@ -55,12 +55,12 @@ class DatabaseLibrary(Library):
             rows = connection.execute(self._mine(wanted).order_by(*newest)).all()
         for session_id, metadata, events in rows:
             folder = self._sessions / session_id
-            state = state_of_row(metadata, events) or state_or_empty(folder, self.store(folder))
+            state = state_from_row(metadata, events) or state_or_empty(folder, self.store(folder))
             if workspace is None or state.workspace == workspace:
                 yield folder, state
 
     def holders(self, session_ids: Iterable[str]) -> dict[str, Holder]:
-        return holders_in(self.database, session_ids)
+        return lock_holders(self.database, session_ids)
 
     def stamps(self) -> Iterable[tuple[str, str]]:
         wanted = select(SESSIONS.c.id, SESSIONS.c.events, SESSIONS.c.updated)
@@ -70,56 +70,57 @@ class DatabaseLibrary(Library):
 
     def adopt(self, made: Path, session_id: str) -> None:
         source = FileStore(made)
-        if self.store(made.with_name(session_id)).exists():
-            self._require_same(source, session_id)
+        known = self.store(self._sessions / session_id)
+        if known.owner() is not None:
+            known.check()
+            self._require_same(source, known)
         else:
             with self.database.writing() as connection:
                 _insert(connection, self.database.user, session_id, source)
-        for name in _OF_FILES:
+        for name in _FILE_STORE_NAMES:
             path = made / name
             shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
         keep_elsewhere(made, self.shown)
         put_in_place(made, self._sessions / session_id)
 
-    def _require_same(self, source: FileStore, session_id: str) -> None:
-        """Raises SessionError if the session of this id is another one."""
-        known = self.store(self._sessions / session_id)
+    def _require_same(self, source: FileStore, known: DatabaseStore) -> None:
+        """Raise SessionError if the stored session of the same id is another one."""
         count = source.count()
         if count and (
             known.count() != count or known.read(range(count)) != source.read(range(count))
         ):
-            raise SessionError(f"there is a session {session_id} in {self.shown} already")
+            raise SessionError(f"there is a session {known.id} in {self.shown} already")
 
     def _mine(self, wanted: Any) -> Any:
         return wanted.where(SESSIONS.c.user == self.database.user)
 
 
 class DatabaseStore(Store):
-    """The session of `folder` in a database."""
+    """The events of the session in `folder`, in a database."""
 
     def __init__(self, database: Database, folder: Path) -> None:
         self.exhausted: SessionError | None = None
         self._database = database
         self._folder = folder
-        self._id = folder.name
+        self.id = folder.name
         self._writer: Writer | None = None
 
     def exists(self) -> bool:
-        return self._owner() == self._database.user
+        return self.owner() == self._database.user
 
     def check(self) -> None:
-        owner = self._owner()
+        owner = self.owner()
         shown = self._database.address.shown
         if owner is None:
-            raise SessionError(f"there is no session {self._id} in {shown}")
+            raise SessionError(f"there is no session {self.id} in {shown}")
         if owner != self._database.user:
             raise SessionError(
-                f"session {self._id} in {shown} belongs to {owner}, not to you "
+                f"session {self.id} in {shown} belongs to {owner}, not to you "
                 f"({self._database.user})"
             )
 
     def create(self) -> Writer:
-        row = {"id": self._id, "user": self._database.user, "events": 0, "writer": 0}
+        row = {"id": self.id, "user": self._database.user, "events": 0, "writer": 0}
         make_folder(self._folder)
         with ExitStack() as undo, writing_to(self._folder):
             undo.callback(shutil.rmtree, self._folder, ignore_errors=True)
@@ -127,7 +128,7 @@ class DatabaseStore(Store):
             with self._database.writing() as connection:
                 connection.execute(insert(SESSIONS).values(**row, **state_columns(State())))
             undo.callback(self.remove)
-            self._writer = writer_of(self._database, self._id)
+            self._writer = open_writer(self._database, self.id)
             undo.pop_all()
         return self._writer
 
@@ -136,21 +137,21 @@ class DatabaseStore(Store):
         make_folder(self._folder, anew=False)
         with writing_to(self._folder):
             keep_elsewhere(self._folder, self._database.address.shown)
-        self._writer = writer_of(self._database, self._id)
+        self._writer = open_writer(self._database, self.id)
         return self._writer
 
     def holder(self) -> Holder | None:
-        return holders_in(self._database, [self._id]).get(self._id)
+        return lock_holders(self._database, [self.id]).get(self.id)
 
     def read_log(self) -> StoredLog:
         self.check()
         records: list[dict[str, Any]] = []
         with self._database.reading() as connection:
-            count = connection.scalar(select(SESSIONS.c.events).where(SESSIONS.c.id == self._id))
+            count = connection.scalar(select(SESSIONS.c.events).where(SESSIONS.c.id == self.id))
             for number, text in connection.execute(self._events()):
                 if number != len(records):
                     return StoredLog(records, fault=f"event {len(records)} is missing")
-                record = record_of(text, number)
+                record = parse_event(text, number)
                 if record is None:
                     return StoredLog(records, fault=f"event {number} is damaged")
                 records.append(record)
@@ -164,27 +165,27 @@ class DatabaseStore(Store):
         with self._database.reading() as connection:
             rows = connection.execute(wanted).all()
         in_order = takewhile(lambda row: row[1][0] == row[0], enumerate(rows, ids.start))
-        records = (record_of(text, event_id) for event_id, (_, text) in in_order)
+        records = (parse_event(text, event_id) for event_id, (_, text) in in_order)
         return list(takewhile(lambda record: record is not None, records))  # type: ignore[arg-type]
 
     def count(self) -> int:
         with self._database.reading() as connection:
-            wanted = select(SESSIONS.c.events).where(SESSIONS.c.id == self._id)
+            wanted = select(SESSIONS.c.events).where(SESSIONS.c.id == self.id)
             return connection.scalar(wanted) or 0
 
     def stamp(self, event_id: int) -> str:
         wanted = select(EVENTS.c.event_id).where(
-            EVENTS.c.session_id == self._id, EVENTS.c.sequence_number == event_id
+            EVENTS.c.session_id == self.id, EVENTS.c.sequence_number == event_id
         )
         with self._database.reading() as connection:
             found = connection.scalar(wanted)
         return "gone" if found is None else str(found)
 
     def load_state(self) -> State | None:
-        wanted = select(_STATE_TEXT, SESSIONS.c.events).where(SESSIONS.c.id == self._id)
+        wanted = select(_STATE_TEXT, SESSIONS.c.events).where(SESSIONS.c.id == self.id)
         with self._database.reading() as connection:
             row = connection.execute(wanted).one_or_none()
-        return state_of_row(*row) if row else None
+        return state_from_row(*row) if row else None
 
     def open(self, log: StoredLog | None = None) -> Self:
         return self
@@ -192,40 +193,41 @@ class DatabaseStore(Store):
     def append(
         self, records: Sequence[tuple[int, bytes]], state: State, *, barrier: bool = True
     ) -> None:
-        """Always durable at once."""
+        """Store events as `Store.append` says; they are always durable at once."""
         assert self._writer is not None, "lock() comes first"
         self._writer.append(list(records), state)
 
     def save_state(self, state: State) -> None:
-        """It is kept with each append."""
+        """Do nothing, because each append saves the state."""
 
     def close(self) -> None:
-        """The connection is the lock's, and ends with it."""
+        """Do nothing, because the connection is closed with the lock."""
 
     def remove(self) -> None:
         with self._database.writing() as connection:
-            mine = (SESSIONS.c.id == self._id) & (SESSIONS.c.user == self._database.user)
+            mine = (SESSIONS.c.id == self.id) & (SESSIONS.c.user == self._database.user)
             connection.execute(delete(SESSIONS).where(mine))
-        remove_lock(self._database, self._id)
+        remove_lock(self._database, self.id)
 
-    def _owner(self) -> str | None:
+    def owner(self) -> str | None:
+        """Return whose session it is, None if it does not exist."""
         with self._database.reading() as connection:
-            return connection.scalar(select(SESSIONS.c.user).where(SESSIONS.c.id == self._id))
+            return connection.scalar(select(SESSIONS.c.user).where(SESSIONS.c.id == self.id))
 
     def _events(self) -> Any:
-        of_it = EVENTS.c.session_id == self._id
+        of_it = EVENTS.c.session_id == self.id
         number = EVENTS.c.sequence_number
         return select(number, _EVENT_TEXT).where(of_it).order_by(number)
 
 
 def _insert(connection: Connection, user: str, session_id: str, source: FileStore) -> None:
-    """The whole session of `source`, in the transaction that is open."""
+    """Insert the whole session of `source` in the open transaction."""
     row = {"id": session_id, "user": user, "events": 0, "writer": 0}
     connection.execute(insert(SESSIONS).values(**row, **state_columns(State())))
     state = State()
     while records := source.read(range(state.end_id + 1, state.end_id + 1 + PAGE)):
         state = fold(map(event_from_dict, records), state)
-        rows = [event_row(session_id, record["id"], encode(record)[0]) for record in records]
+        rows = [event_row(session_id, record["id"], compact_json(record)) for record in records]
         connection.execute(insert(EVENTS), rows)
     whole = {"events": state.end_id + 1, **state_columns(state)}
     connection.execute(SESSIONS.update().where(SESSIONS.c.id == session_id).values(**whole))

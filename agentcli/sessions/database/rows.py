@@ -1,4 +1,4 @@
-"""Events and states as columns, and back."""
+"""Converts events and states to columns, and back."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import json
 from typing import Any
 
 from agentcli.events.base import ACTIONS, OBSERVATIONS
+from agentcli.events.json_text import compact_json
 from agentcli.sessions.state import State, as_plain, from_plain
-from agentcli.sessions.store import encode
 
 _LONGEST_NAME = 200
 
 
 def event_row(session_id: str, event_id: int, body: bytes) -> dict[str, Any]:
-    """The event that the JSON `body` is, as it is kept."""
+    """Return the row of the event whose JSON is `body`."""
     record = json.loads(body)
     if "action" in record:
         known, kind = ACTIONS.get(record["action"]), record["action"]
@@ -31,19 +31,20 @@ def event_row(session_id: str, event_id: int, body: bytes) -> dict[str, Any]:
 
 
 def state_columns(state: State) -> dict[str, Any]:
-    """What the row of a session says of it."""
+    """Return the columns of a session that come from its state."""
     return {
         "agent": state.agent_name,
         "iteration": state.iteration,
         "state": state.agent_state.value,
         "created": state.created_at or None,
         "updated": state.updated_at or None,
-        "metadata": encode(as_plain(state))[0].decode(),
+        "metadata": compact_json(as_plain(state)).decode(),
     }
 
 
-def state_of_row(metadata: str, events: int) -> State | None:
-    """The state in the row of a session; None if it is not that after so many events."""
+def state_from_row(metadata: str, events: int) -> State | None:
+    """Return the state in the row of a session, None if it is damaged or is not the state after
+    that number of events."""
     try:
         state = from_plain(json.loads(metadata))
     except (ValueError, RecursionError):
@@ -51,8 +52,8 @@ def state_of_row(metadata: str, events: int) -> State | None:
     return state if state is not None and state.end_id == events - 1 else None
 
 
-def record_of(event_data: str, event_id: int) -> dict[str, Any] | None:
-    """The JSON of event `event_id`; None if it is damaged."""
+def parse_event(event_data: str, event_id: int) -> dict[str, Any] | None:
+    """Return the JSON object of event `event_id`, None if it is damaged."""
     try:
         record = json.loads(event_data)
     except (ValueError, RecursionError):

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from agentcli.errors import SessionError
 from agentcli.events import Event, event_to_dict
+from agentcli.events.json_text import compact_json
 from agentcli.events.observations import AgentStateChangedObservation
 from agentcli.sessions.event_log import event_path
 from agentcli.sessions.file_store import FileStore
@@ -18,7 +19,7 @@ from agentcli.sessions.library import store_of
 from agentcli.sessions.pages import PAGE
 from agentcli.sessions.session import read_session
 from agentcli.sessions.state import TRANSITIONS, AgentState, State, fold
-from agentcli.sessions.store import Store, encode
+from agentcli.sessions.store import Store
 
 
 def copy_events(original: Path, copy: Path, last: int, further: Sequence[Event]) -> None:
@@ -48,7 +49,7 @@ def write_events(folder: Path, source: Store, count: int) -> None:
     with closing(FileStore(folder, durable=False).open()) as store:
         for start in range(0, count, PAGE):
             records = source.read(range(start, min(start + PAGE, count)))
-            store.append([(record["id"], encode(record)[0]) for record in records])
+            store.append([(record["id"], compact_json(record)) for record in records])
 
 
 def _copy(source: Path, target: Path) -> None:
@@ -69,4 +70,4 @@ def _numbered(events: Sequence[Event], first: int) -> Iterator[tuple[int, bytes]
     now = datetime.now(UTC)
     for event_id, event in enumerate(events, first):
         stamped = event.model_copy(update={"id": event_id, "timestamp": now})
-        yield event_id, encode(event_to_dict(stamped))[0]
+        yield event_id, compact_json(event_to_dict(stamped))

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agentcli.errors import SessionError, UsageError
+from agentcli.events.json_text import compact_json
 from agentcli.sessions.event_log import event_path
 from agentcli.sessions.file_store import FileStore
 from agentcli.sessions.library import store_of
 from agentcli.sessions.pages import PAGE, page_path, read_page
 from agentcli.sessions.session import read_session
-from agentcli.sessions.store import encode
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def _repair(folder: Path) -> Repair:
 def _from_page(folder: Path, event_id: int) -> bytes | None:
     start = event_id // PAGE * PAGE
     page = read_page(folder, start)
-    return None if page is None else encode(page[event_id - start])[0]
+    return None if page is None else compact_json(page[event_id - start])
 
 
 def _set_aside(folder: Path, first: int) -> tuple[int, ...]:

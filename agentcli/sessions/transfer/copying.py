@@ -16,11 +16,12 @@ from typing import Any
 
 from agentcli.errors import SessionError
 from agentcli.events import event_from_dict
+from agentcli.events.json_text import compact_json
 from agentcli.sessions.file_library import SESSIONS
 from agentcli.sessions.manage.copying import write_events
 from agentcli.sessions.manage.staging import staging
 from agentcli.sessions.state import State, fold
-from agentcli.sessions.store import Library, Store, StoredLog, encode
+from agentcli.sessions.store import Library, Store, StoredLog
 
 _BATCH = 100
 
@@ -43,6 +44,8 @@ def copy_session(home: Path, session_id: str, source: Library, target: Library) 
     """
     folder = home / SESSIONS / session_id
     log, ours = _sound(source.store(folder)), target.store(folder)
+    if not log.records:
+        return Copied(session_id, 0, 0)
     known = _sound(ours) if ours.exists() else StoredLog([])
     count = len(known.records)
     if known.records != log.records[:count]:
@@ -50,7 +53,7 @@ def copy_session(home: Path, session_id: str, source: Library, target: Library) 
             f"session {session_id} in {target.shown} is another one, or has gone on there",
             hint="remove it there first, if this is the one to keep",
         )
-    if not count and log.records:
+    if not count:
         with staging(home, session_id, target) as made:
             write_events(made, source.store(folder), len(log.records))
             _keep_time(made / "events", log.records)
@@ -77,7 +80,7 @@ def _append(store: Store, known: StoredLog, records: Sequence[dict[str, Any]]) -
     with closing(store.open(known)):
         for batch in _batches(records):
             state = fold(map(event_from_dict, batch), state)
-            store.append([(record["id"], encode(record)[0]) for record in batch], state)
+            store.append([(record["id"], compact_json(record)) for record in batch], state)
         store.save_state(state)
 
 

@@ -18,12 +18,12 @@ from typing import Any
 
 from agentcli.errors import SessionError, UsageError
 from agentcli.events import Event, OpaqueEvent, event_from_dict, event_to_dict
+from agentcli.events.json_text import compact_json
 from agentcli.sessions.file_store import FileStore
 from agentcli.sessions.manage.naming import checked_name, named
 from agentcli.sessions.manage.staging import staging
 from agentcli.sessions.search.finder import new_folder
 from agentcli.sessions.state import FOREIGN_PREFIX, State, apply, save_state
-from agentcli.sessions.store import encode
 from agentcli.sessions.transfer.import_archives import read_archive
 from agentcli.sessions.transfer.import_sources import (
     EVENT_BYTES,
@@ -219,7 +219,7 @@ def _checked(
             raise SessionError(f"event {event_id}: {error}") from error
         except RecursionError as error:
             raise SessionError(f"event {event_id} is nested too deeply") from error
-        body, _ = encode(event_to_dict(event))
+        body = compact_json(event_to_dict(event))
         if len(body) > EVENT_BYTES:
             raise SessionError(f"event {event_id} is too large")
         yield event, body
@@ -229,7 +229,7 @@ def _sound_event(event_id: int, record: Any, neutral: _Neutraliser, redact: Reda
     if not isinstance(record, dict):
         raise ValueError("not an event")
     require_plain(record)
-    event = event_from_dict(_valid_unicode(redact(neutral(record))))
+    event = event_from_dict(json.loads(compact_json(redact(neutral(record)))))
     if type(record.get("id")) is not int or event.id != event_id:
         raise ValueError(f"its id is {record.get('id')!r}")
     require_sane(event)
@@ -258,12 +258,6 @@ def require_sane(event: Event) -> None:
     for name, value in event.llm_metrics.model_dump(exclude={"model", "part"}).items():
         if value is not None and not 0 <= value <= _LARGEST_METRIC:
             raise ValueError(f"{name} can't be {value}")
-
-
-def _valid_unicode(record: Any) -> Any:
-    """Return `record` with lone surrogates, which can't be stored, replaced by U+FFFD."""
-    body, is_exact = encode(record)
-    return record if is_exact else json.loads(body)
 
 
 def _write_events(folder: Path, events: Iterator[tuple[Event, bytes]]) -> int:

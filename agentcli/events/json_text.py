@@ -1,0 +1,21 @@
+"""JSON that anything can read, whatever text it holds."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+
+def compact_json(value: Any, *, allow_nan: bool = True) -> bytes:
+    """Return compact JSON in UTF-8, with lone surrogates replaced. Without `allow_nan`, raises
+    ValueError for numbers that JSON does not have (NaN, infinities)."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=allow_nan, separators=(",", ":"))
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        return well_formed(text).encode()
+
+
+def well_formed(text: str) -> str:
+    """Return `text` with lone surrogates, which UTF-8 can't encode, replaced by U+FFFD."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
