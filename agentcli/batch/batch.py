@@ -11,7 +11,7 @@ from agentcli.batch.ledger import Ledger
 from agentcli.batch.money import SharedBudget
 from agentcli.batch.task import Order, Result
 from agentcli.batch.workers import Report, Workers
-from agentcli.errors import AgentError, TurnInterrupted
+from agentcli.errors import AgentError, SessionError, TurnInterrupted
 from agentcli.interrupts import shield
 
 _TICK_S = 0.25
@@ -57,7 +57,7 @@ class Batch:
 
     def run(self) -> None:
         """Until each has a result or the money is not enough for one more. Raises SessionError when
-        a result can't be written, TurnInterrupted."""
+        sessions can't be kept or a result can't be written, TurnInterrupted."""
         try:
             self._run()
         except TurnInterrupted:
@@ -90,6 +90,9 @@ class Batch:
             self._watcher.doing(report.task_id, report.doing)
             return
         order = self._at_work.pop(report.task_id)
+        if report.store_lost:
+            hint = "the same command goes on with what is left, once that is put right"
+            raise SessionError(f"no session can be kept: {report.store_lost}", hint=hint)
         if report.lost:
             self._take_lost(order, report.lost)
         elif report.spent_usd is not None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 from agentcli.agent.replies import last_answer
@@ -40,6 +41,8 @@ from agentcli.system.homes import state_home
 from agentcli.system.programs import person_environ
 
 _OVER = (AgentState.FINISHED, AgentState.REJECTED, AgentState.ERROR)
+_PROBE_BYTES = 1 << 16
+"""What a disk that is not full takes in any case."""
 _NO_LIMIT_USD = 1_000_000_000.0
 _LIMITS = (MAX_TURNS, MAX_TIME, MAX_BUDGET)
 
@@ -61,16 +64,41 @@ class NeedsMoney(Exception):
         self.spent_usd = spent_usd
 
 
+class StoreLost(Exception):
+    """The sessions can't be kept, of no task: the store is gone, or its disk is full."""
+
+    def __init__(self, error: SessionError) -> None:
+        super().__init__(error.message)
+
+
 def carry_out(order: Order, tell: Callable[[Doing], None] = lambda doing: None) -> Result:
     """Do the task of `order`, or what is left of it. Whatever goes wrong with it is in the result.
-    Raises TurnInterrupted when this process is to end, NeedsMoney where the money ended that the
-    order allows though the task's own limits did not: it goes on when it is carried out again."""
+    Raises what leaves it to be carried out again, from where it is: TurnInterrupted when this
+    process is to end, NeedsMoney where the order allows less than the task's own limits, StoreLost
+    where no session can be kept."""
     try:
         return _carried_out(order, tell)
+    except SessionError as error:
+        _require_store()
+        return failed(order, error)
     except AgentError as error:
         return failed(order, error)
     except OSError as error:
+        _require_store()
         return failed(order, SessionError(os_error_text(error)))
+
+
+def _require_store() -> None:
+    """Raises StoreLost where nothing can be read from the store of sessions, or written to it."""
+    home = state_home(person_environ())
+    try:
+        exists(home / "sessions" / "none")
+        with TemporaryFile(dir=home) as probe:
+            probe.write(bytes(_PROBE_BYTES))
+    except SessionError as error:
+        raise StoreLost(error) from error
+    except OSError as error:
+        raise StoreLost(SessionError(f"{home}: {os_error_text(error)}")) from error
 
 
 def failed(order: Order, error: AgentError) -> Result:

@@ -6,14 +6,17 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from agentcli.app.agent_builder import AgentBuilder
 from agentcli.app.builders import builder_in
 from agentcli.batch.folders import BatchFolders
 from agentcli.batch.place import begun, find_git
 from agentcli.batch.task import Order, Task
 from agentcli.batch.tasks_file import Listed, refuse
+from agentcli.errors import ConfigError
 from agentcli.files.private import remove_tree
 from agentcli.git.cloning import CloneFailed, without_login
 from agentcli.git.mirrors import commits_of, mirror
+from agentcli.llm.roles import Roles
 from agentcli.settings import Settings
 from agentcli.system.programs import person_environ
 
@@ -33,7 +36,7 @@ def prepared(
     `tell` is told what takes long. Raises UsageError that names lines and fields, ConfigError where
     a model can't be asked or nothing holds what commands do."""
     refuse([f"{file}:{each.line}: {told}" for each in listed if (told := _changed(each, folders))])
-    settings = _require_models([each.task for each in listed], folders, values, total_usd)
+    settings = _require_models(file, listed, folders, values, total_usd)
     repositories = _Repositories([each.task for each in listed], folders, tell)
     orders, faults = [], []
     for each in listed:
@@ -58,20 +61,35 @@ def _changed(each: Listed, folders: BatchFolders) -> str:
 
 
 def _require_models(
-    tasks: Sequence[Task],
+    file: Path,
+    listed: Sequence[Listed],
     folders: BatchFolders,
     values: Mapping[str, Any],
     total_usd: float | None,
 ) -> Settings:
-    """That each of the models can be asked; the settings of a task without wishes of its own."""
+    """Require that each of the models can be asked; return the settings of a task that has none of
+    its own."""
     limit = {} if total_usd is None else {"agent.max_budget_usd": total_usd}
     usual, _ = builder_in(folders.out, values)
-    for name in dict.fromkeys(task.model for task in tasks):
-        limits = [task.limits.max_budget_usd for task in tasks if task.model == name]
+    first = {each.task.model: each for each in reversed(listed)}
+    for name in dict.fromkeys(each.task.model for each in listed):
+        limits = [each.task.limits.max_budget_usd for each in listed if each.task.model == name]
         own = {"agent.max_budget_usd": max(filter(None, limits))} if any(limits) else {}
         wanted = {"model.name": name} if name else {}
-        builder_in(folders.out, {**values, **own, **limit, **wanted})[0].prepare()
+        builder, _ = builder_in(folders.out, {**values, **own, **limit, **wanted})
+        if name is not None:
+            _require_model(builder, f"{file}:{first[name].line}: model")
+        builder.prepare()
     return usual.settings
+
+
+def _require_model(builder: AgentBuilder, where: str) -> None:
+    """Raises ConfigError that begins with `where` for a model that can't be asked."""
+    settings = builder.settings
+    try:
+        Roles.of(settings, builder.registry(), settings.model.name).chain("main").warm_up()
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error.message}", hint=error.hint) from error
 
 
 def _order(

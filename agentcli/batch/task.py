@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 _ID = r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"
+_Text = Annotated[str, Field(pattern=r"\S")]
 
 
 class _Plain(BaseModel):
@@ -28,13 +29,13 @@ class Task(_Plain):
     repository `repo`, a folder or an address, at the commit, branch or tag `ref`."""
 
     id: Annotated[str, Field(pattern=f"^{_ID}$")]
-    prompt: Annotated[str, Field(pattern=r"\S")]
-    workspace: str | None = None
-    repo: str | None = None
+    prompt: _Text
+    workspace: _Text | None = None
+    repo: _Text | None = None
     ref: str | None = None
-    model: str | None = None
+    model: _Text | None = None
     limits: Limits = Limits()
-    check: Annotated[str, Field(pattern=r"\S")] | None = None
+    check: _Text | None = None
 
     @model_validator(mode="after")
     def _has_one_place(self) -> Self:

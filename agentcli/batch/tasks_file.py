@@ -52,7 +52,8 @@ def read_tasks(path: Path) -> list[Listed]:
             faults.append(f"{path}:{line}: {entry}")
             continue
         problems, task = _judged(entry, path.absolute().parent)
-        if task is not None and (before := first.setdefault(task.id, line)) != line:
+        # The ids are names of folders, and not every file system tells A from a.
+        if task is not None and (before := first.setdefault(task.id.lower(), line)) != line:
             problems.append(f"id: {task.id!r} is the id of the task of line {before}, too")
         faults += [f"{path}:{line}: {problem}" for problem in problems]
         if task is not None and not problems:
@@ -80,7 +81,9 @@ def _text(path: Path) -> str:
     try:
         data, _ = read_regular(path, _MOST_BYTES + 1, follow=True)
     except NotRegular as error:
-        raise UsageError(f"{path} is not a file") from error
+        raise UsageError(
+            f"{path} is not a regular file", hint="save it: a second start reads the tasks again"
+        ) from error
     except OSError as error:
         raise UsageError(f"{path} can't be read: {error.strerror}") from error
     if len(data) > _MOST_BYTES:
@@ -100,9 +103,9 @@ def _of_json(text: str, path: Path) -> Iterator[tuple[int, Any]]:
         try:
             entry = json.loads(line, object_pairs_hook=_without_doubles)
         except (ValueError, RecursionError) as error:
-            at = f", at column {error.colno}" if isinstance(error, json.JSONDecodeError) else ""
-            told = error.msg if isinstance(error, json.JSONDecodeError) else str(error)
-            yield number, f"it is no JSON: {told}{at}"
+            is_syntax = isinstance(error, json.JSONDecodeError)
+            told = f"column {error.colno}: {error.msg}" if is_syntax else str(error)
+            yield number, f"it is no JSON: {told.removesuffix(' at')}"
         else:
             yield number, entry if isinstance(entry, dict) else "it is no JSON object"
 

@@ -13,21 +13,26 @@ from agentcli.batch.task import Order, Result
 @dataclass(frozen=True)
 class Report:
     """Of one task: what it is `doing`, or how it ended: with a `result`, for want of money after
-    it `spent_usd`, or because its worker was `lost`, in words."""
+    it `spent_usd`, because its worker was `lost`, or because no session can be kept, as
+    `store_lost` says."""
 
     task_id: str
     doing: Doing | None = None
     result: Result | None = None
     spent_usd: float | None = None
     lost: str = ""
+    store_lost: str = ""
 
 
 def report_of(told: Mapping[str, Any]) -> Report:
-    """From a line of what carries out tasks: `id` and one of `doing`, `result`, `needs_money`."""
+    """From a line of what carries out tasks: `id` and one of `doing`, `result`, `needs_money`,
+    `store_lost`."""
     if "doing" in told:
         return Report(told["id"], doing=Doing(**told["doing"]))
     if "needs_money" in told:
         return Report(told["id"], spent_usd=told["needs_money"])
+    if "store_lost" in told:
+        return Report(told["id"], store_lost=told["store_lost"])
     return Report(told["id"], result=Result.model_validate(told["result"]))
 
 

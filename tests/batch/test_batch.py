@@ -92,6 +92,12 @@ def test_each_task_is_done_once_in_a_copy_of_its_own(agent, repository, tmp_path
         ('{"id": "a", "prompt": "x\\ud800", "workspace": "."}', ":1: it has half of a character"),
         ('{"id": "a", "prompt": "x", "workspace": "a\\u0000b"}', ":1: workspace: it has a NUL"),
         ('{"id": "a", "prompt": "x", "workspace": ".", "limits": 3}', ":1: limits: it must be an"),
+        ('{"id": "a", "prompt": "x", "workspace": ""}', ":1: workspace: it is empty"),
+        ('{"id": "a", "prompt": "x", "repo": ".", "model": " "}', ":1: model: it is empty"),
+        (
+            '{"id": "a", "prompt": "x", "workspace": "."}\n{"id": "A", "prompt": "x", "repo": "."}',
+            ":2: id: 'A' is the id of the task of line 1, too",
+        ),
         ("", "has no task"),
         ("\ud800\udfff".encode("utf-16", "surrogatepass"), ":1: it is not UTF-8"),
     ],
@@ -107,6 +113,46 @@ def test_tasks_are_judged_whole_before_any_is_begun(agent, repository, tmp_path,
     assert done.stdout == ""
     assert agent.sessions == []
     assert not (tmp_path / "out" / "results.jsonl").exists()
+
+
+def test_a_model_that_cant_be_asked_is_told_by_the_line_that_names_it(agent, tmp_path):
+    tasks = [task("one", workspace="."), *(task(n, workspace=".", model="no/x") for n in "ab")]
+    file = write_tasks(tmp_path / "tasks.jsonl", tasks)
+    agent.env |= {"AGENT_MODEL": "scripted/demo"}
+    done = agent("batch", str(file), "--out", str(tmp_path / "out"))
+    assert (done.returncode, agent.sessions) == (3, [])
+    assert f"agent: {file}:2: model: no provider for model 'no/x'" in done.stderr
+
+
+@pytest.mark.campaign
+def test_a_store_that_goes_away_ends_the_batch_and_costs_no_task(agent, tmp_path, postgresql):
+    settings = agent.home / "settings.toml"
+    settings.write_text(f'[sessions]\nstore = "{postgresql.database()}"\n')
+    agent.env["AGENT_CONFIG"] = str(settings)
+    file = write_tasks(tmp_path / "t.jsonl", [task(f"t{n}", workspace="work") for n in range(6)])
+    arguments = ("batch", str(file), "--out", str(tmp_path / "out"), "--workers", "2")
+
+    def gone(request):
+        if len(server.requests) == 5:
+            postgresql.stop()
+        return play(request)
+
+    with ModelServer(play=gone) as server:
+        lost = agent.use(server)(*arguments)
+        postgresql.start()
+    assert lost.returncode == 1
+    assert "agent: no session can be kept: " in lost.stderr
+    before = results(tmp_path / "out")
+    assert len(before) < 6
+    assert {each["status"] for each in before} == {"finished"}
+    with ModelServer(play=play) as server:
+        done = agent.use(server)(*arguments)
+    assert done.returncode == 0, done.stderr
+    found = results(tmp_path / "out")
+    assert (found[: len(before)], len(found)) == (before, 6)
+    for each in found:
+        written = tmp_path / "out" / "work" / each["id"] / f"{each['id']}.txt"
+        assert written.read_text() == f"{each['id']}\n"
 
 
 def test_a_list_in_yaml_is_as_good(agent, tmp_path):

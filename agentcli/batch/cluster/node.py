@@ -54,8 +54,8 @@ def look(given: Errand) -> str:
 
 
 def carry_out_here(order: str, given: Errand, board: Any) -> dict[str, Any]:
-    """Do a task, or what is left of it, in a process of our own: `result` or `needs_money` as a
-    line of its report has them, or `stopped`. Raises WorkerLost."""
+    """Do a task, or what is left of it, in a process of our own: `result`, `needs_money` or
+    `store_lost` as a line of its report has them, or `stopped`. Raises WorkerLost."""
     if why := unfit(given):
         raise WorkerLost(f"{host()} can't: {why}")
     wanted = Order.model_validate_json(order)
@@ -79,6 +79,8 @@ def _ended(report: Report) -> dict[str, Any]:
         return {"result": report.result.model_dump(mode="json")}
     if report.spent_usd is not None:
         return {"needs_money": report.spent_usd}
+    if report.store_lost:
+        return {"store_lost": report.store_lost}
     _dismiss()
     raise WorkerLost(f"{report.lost} on {host()}")
 
