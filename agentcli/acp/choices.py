@@ -56,7 +56,7 @@ def value_of(option: str, value: str) -> str | None:
     """What a choice is called in the settings; None where there is no such choice. Any text may be
     a model."""
     known: Mapping[str, Iterable[str]] = {MODE: _MODES, EFFORT: _EFFORTS, MODEL: (value,)}
-    if value not in known[option]:
+    if value not in known[option] or not value.strip():
         return None
     return "" if option == EFFORT and value == _USUAL else value
 

@@ -45,7 +45,7 @@ from agentcli.sessions.session import Session, Subscriber
 from agentcli.system.homes import user_home
 from agentcli.system.programs import person_environ
 
-_STOPPED = "Not run: the user stopped the turn instead of answering whether it may be."
+_STOPPED = "Not started: the user stopped the turn instead of answering whether it may be."
 _NOT_STARTED = "Not started: the user stopped the turn."
 _TRUST, _NOT_NOW, _NEVER = "trust", "not-now", "never"
 
@@ -166,7 +166,7 @@ class EditorSession:
         finally:
             self.busy = False
             # One that came when all was done.
-            interrupts.take_back(self.worker.thread)
+            interrupts.cancel_stop(self.worker.thread)
 
     def stop(self, reason: TurnInterrupted) -> None:
         """What is being done, as ^C would; but only once: another one would break off what accounts
@@ -285,7 +285,7 @@ class EditorSession:
 
     def _require_free(self, key: str) -> None:
         if self.builder.origins.get(key) == str(MANAGED_FILE):
-            raise ConfigError(f"{key} is set by {MANAGED_FILE}, and stays as it is")
+            raise ConfigError(f"{key} is set by {MANAGED_FILE} and can't be changed here")
 
     def _load(self, ask_trust: Callable[[Fingerprint, TrustState], Answer] | None) -> AgentBuilder:
         place, flags = self._place, {**self._basis.flags, **self._chosen}

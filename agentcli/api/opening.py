@@ -83,6 +83,10 @@ def _require_known(options: SessionOptions) -> None:
         given = options.get(name, ())
         if isinstance(given, str) or callable(given):
             raise UsageError(f"{name} is a list", hint=f"for one alone: {name}=[…]")
+    for name in ("approve", "fake_user_response_fn", "on_event"):
+        given = options.get(name)
+        if given is not None and not callable(given):
+            raise UsageError(f"{name} is a function, and this is {given!r}")
     if "session_id" in options and (new := [name for name in _OF_NEW_ONES if name in options]):
         raise UsageError(f"{new[0]} is for a new session, and session_id names one that is there")
 

@@ -132,17 +132,18 @@ class Session:
     def work(self) -> TurnResult:
         """One turn on what was said."""
         self._require_idle()
-        with interrupts.stoppable_thread() as self._working, interrupts.hearing_ctrl_c() as heard:
+        with interrupts.stoppable_thread() as self._working, interrupts.ctrl_c_interrupts() as heard:
             try:
                 self.result = run_turn(self._opened.agent, self._opened.session)
             finally:
                 self._working = None
-        if heard and self.result.exit_code == _CTRL_C:
+        if heard and not self._is_interrupted and self.result.exit_code == _CTRL_C:
             raise KeyboardInterrupt
         return self.result
 
     def interrupt(self) -> bool:
-        """From any thread: end the turn that goes on, as Ctrl-C does. False when there is none."""
+        """End the turn that is going on, which then has the result of an interrupted one. May be
+        called from any thread; returns False if no turn is going on."""
         thread = self._working
         self._is_interrupted = thread is not None
         if thread is threading.main_thread():

@@ -159,6 +159,8 @@ def test_a_turn_is_stopped_at_a_question_and_the_question_is_gone(agent, serve):
             assert await zed.say(session, "fetch") == "cancelled"
             assert await zed.say(session, "leave it") == "end_turn"
             assert len(zed.asked) == 1
+            [call] = zed.calls(session).values()
+            assert "not started" in call["content"][0]["content"]["text"]
 
     run(work())
     assert "the user stopped the turn instead of answering" in str(server.requests[-1].body)
@@ -300,6 +302,10 @@ def test_modes_models_and_commands(agent, serve, repository):
             assert changed.config_options[1].current_value == "openai-chat/gpt-5.4-mini"
             with pytest.raises(RequestError, match="can't be 'mad'"):
                 await zed.connection.set_session_mode(session_id=session, mode_id="mad")
+            with pytest.raises(RequestError, match="can't be ' '"):
+                await zed.connection.set_config_option(
+                    config_id="model", session_id=session, value=" "
+                )
             with pytest.raises(RequestError, match="nowhere"):
                 await zed.connection.set_config_option(
                     config_id="model", session_id=session, value="nowhere/model"

@@ -215,6 +215,32 @@ def test_ctrl_c_is_raised_when_the_turn_is_accounted_for(agent, serve):
     assert (out.splitlines()[-2:], err) == (["paused", "Rested."], "")
 
 
+def test_another_thread_interrupts_the_main_one_which_goes_on_with_the_result(agent, serve):
+    server = serve([Reply("", [Call("bash", {"command": "echo here; sleep 600"})])])
+    out = run(
+        agent.use(server),
+        """
+        import threading
+        import agentcli
+        from agentcli.events.progress import ToolOutput
+
+        sleeps = threading.Event()
+        def on_event(told):
+            if isinstance(told, ToolOutput):
+                sleeps.set()
+
+        with agentcli.Session.open(on_event=on_event) as session:
+            def interrupt():
+                sleeps.wait()
+                session.interrupt()
+            threading.Thread(target=interrupt).start()
+            result = session.send("Sleep.")
+            print(result.exit_code, result.ending.reason, session.interrupt())
+        """,
+    )
+    assert out == "130 interrupted False\n"
+
+
 def test_a_session_does_one_thing_at_a_time(agent, serve):
     server = serve(
         [Reply("", [Call("again", {})]), Reply("Done."), Reply("Streamed."), Reply("Last.")]
@@ -290,7 +316,7 @@ def test_what_is_wrong_is_raised_by_its_kind(agent):
             {"workspace": "/nowhere"}, {"model": "no/such"}, {"permission_mode": "maybe"},
             {"settings": {"agent.max_turn": 1}}, {"allow": ["bash("]},
             {"session_id": "x", "name": "y"}, {"initial_events": [{}]}, {"initial_events": [call]},
-            {"output_schema": {"type": 3}}, {"check": "no-such-program"},
+            {"output_schema": {"type": 3}}, {"check": "no-such-program"}, {"approve": "yes"},
         ):
             try:
                 agentcli.run("Do it.", **options)
@@ -299,7 +325,8 @@ def test_what_is_wrong_is_raised_by_its_kind(agent):
         ''',
     )
     lines = out.splitlines()
-    assert len(lines) == 16, out
+    assert len(lines) == 17, out
+    assert lines[16] == "UsageError approve is a function, and this is 'yes'"
     assert lines[0] == "UsageError there is no session 'none'"
     assert lines[1].startswith("UsageError there is no option 'modle'")
     assert "no docstring" in lines[2]
