@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from agentcli.errors import ToolError, UsageError
 from agentcli.events.actions import server_tool_name
+from agentcli.knowledge.definition_files import split_arguments
 from agentcli.knowledge.tagging import wrap_in_tag
 from agentcli.mcp.schemas import one_line
 from agentcli.shell.output import kept_text
@@ -79,7 +79,7 @@ def _arguments(called: str, prompt: ServerPrompt, given: str) -> dict[str, str]:
     Raises UsageError if one is missing."""
     names = [name for name, _ in prompt.arguments]
     found: dict[str, str] = {}
-    words = _words(given)
+    words = split_arguments(given)
     while words:
         named = _ARGUMENT.fullmatch(words[0])
         if named and named[1] in names:
@@ -94,10 +94,3 @@ def _arguments(called: str, prompt: ServerPrompt, given: str) -> dict[str, str]:
     if missing := [name for name, must in prompt.arguments if must and name not in found]:
         raise UsageError(f"/{called} needs {', '.join(missing)}", hint=f"/{called} {takes(prompt)}")
     return found
-
-
-def _words(text: str) -> list[str]:
-    try:
-        return shlex.split(text)
-    except ValueError:
-        return text.split()

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from agentcli.errors import ToolError, os_error_text
 from agentcli.sandbox.loopback import NamespaceSockets, has_own_network, listening_process
-from agentcli.web.addresses import connect, look_up
+from agentcli.web.addresses import bare_host, connect, look_up
 
 MOST_BYTES = 500_000_000
 """Most bytes that may come in during one call of the tool."""
@@ -44,7 +44,7 @@ class NetworkAccess:
 
     def connect(self, host: str, port: int) -> socket.socket:
         """Connect to `host`. Blocks, and may be called from any thread. Raises Refused, OSError."""
-        name = host.strip("[]").rstrip(".").lower()
+        name = bare_host(host)
         is_loopback = name in _LOOPBACK or name.endswith(".localhost")
         if is_loopback and self._own_loopback and port not in self._open_ports:
             return self._connected_inside(port)

@@ -22,6 +22,7 @@ from playwright.async_api import (
 
 from agentcli.browser.outline import compact
 from agentcli.security.policy.host_ports import is_loopback
+from agentcli.web.addresses import bare_host
 
 MOST_TABS = 4
 MOST_DIALOGS = 10
@@ -86,7 +87,7 @@ class Tabs:
     async def wants(self, host: str) -> bool:
         """Return whether a page has requested something from `host`; the browser's own requests are
         not served. Waits a moment, as Playwright may report the page's request late."""
-        wanted = _bare(host)
+        wanted = bare_host(host)
         with suppress(TimeoutError):
             async with asyncio.timeout(_TOLD_S), self._told:
                 await self._told.wait_for(lambda: wanted in self._hosts)
@@ -96,13 +97,13 @@ class Tabs:
         """Return whether the open pages may load something from `url`."""
         if not self._inside:
             return not is_loopback(url)
-        host = _bare(urlsplit(url).hostname or "").removeprefix("www.")
+        host = bare_host(urlsplit(url).hostname or "").removeprefix("www.")
         return is_loopback(url) or host in {site.partition(":")[0] for site in self._sites}
 
     async def _wanted_host(self, url: str) -> None:
         with suppress(ValueError):
             async with self._told:
-                self._hosts.add(_bare(urlsplit(url).hostname or ""))
+                self._hosts.add(bare_host(urlsplit(url).hostname or ""))
                 self._told.notify_all()
 
     def begin(self) -> None:
@@ -296,10 +297,6 @@ class Tabs:
             return compact(await page.aria_snapshot(mode="ai", timeout=_SHOW_S * 1000))
         self._note("large", f"It has {count:,} elements, so only its text is shown.")
         return str(await page.evaluate(_TEXT))
-
-
-def _bare(host: str) -> str:
-    return host.strip("[]").rstrip(".").lower()
 
 
 def _is_allowed(url: str, sites: set[str]) -> bool:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from agentcli.files.bounded_files import UnreadableText, read_bounded
+from agentcli.files.bounded_files import UnreadableText
+from agentcli.knowledge.definition_files import project_texts, user_texts
 from agentcli.knowledge.front_matter import parse
 
 MAX_AGENT_BYTES = 64 * 1024
@@ -63,8 +63,9 @@ def find_agents(
     replaces a built-in one. `tools` are the names of all existing tools."""
     known = {agent.name: agent for agent in (EXPLORER, CODER)}
     notices: list[str] = []
-    texts = [*_texts_of_user(user_folder, notices), *_texts_of_project(project_files)]
-    for shown, is_users, text in texts[:MOST_AGENTS]:
+    own = list(user_texts(user_folder, SUFFIXES, MAX_AGENT_BYTES, MOST_AGENTS, notices))
+    texts = [*own, *project_texts(project_files, SUFFIXES, MOST_AGENTS - len(own))]
+    for number, (shown, text) in enumerate(texts):
         try:
             agent = _defined(shown, text)
             _check_tools(agent, tools)
@@ -72,31 +73,11 @@ def find_agents(
             notices.append(f"{shown} {why}; it is left out")
             continue
         before = known.get(agent.name)
-        if before is None or (is_users and before.shown == EXPLORER.shown):
+        if before is None or (number < len(own) and before.shown == EXPLORER.shown):
             known[agent.name] = agent
         else:
             notices.append(f"{shown} is left out: {agent.name} is {before.shown}")
     return Agents(known, tuple(notices))
-
-
-def _texts_of_user(folder: Path, notices: list[str]) -> Iterator[tuple[str, bool, str]]:
-    paths: list[Path] = []
-    with suppress(OSError):
-        paths = sorted(path for path in folder.iterdir() if path.suffix in SUFFIXES)
-    for path in paths:
-        try:
-            read = read_bounded(path, MAX_AGENT_BYTES, None)
-            if read is not None and read.cut:
-                raise UnreadableText(f"has more than {MAX_AGENT_BYTES // 1024} kB")
-            if read is not None:
-                yield str(path), True, read.text
-        except UnreadableText as why:
-            notices.append(f"{path} {why}; it is left out")
-
-
-def _texts_of_project(files: Mapping[str, bytes]) -> Iterator[tuple[str, bool, str]]:
-    for shown in sorted(name for name in files if name.endswith(SUFFIXES)):
-        yield shown, False, files[shown].decode("utf-8", "replace")
 
 
 def _defined(shown: str, text: str) -> AgentDefinition:
@@ -104,11 +85,11 @@ def _defined(shown: str, text: str) -> AgentDefinition:
     values = _of_toml(text) if shown.endswith(".toml") else _of_markdown(text)
     if unknown := sorted(set(values) - _KEYS):
         raise UnreadableText(
-            f"has no use for {unknown[0]!r}: it may set {', '.join(sorted(_KEYS))}"
+            f"sets the unknown key {unknown[0]!r}: it may set {', '.join(sorted(_KEYS))}"
         )
     name = str(values.get("name") or Path(shown).stem)
     if not _NAME.fullmatch(name):
-        raise UnreadableText("has a name that is not of small letters, digits, _ and -")
+        raise UnreadableText("has a name that is not made of lowercase letters, digits, _ and -")
     prompt = str(values.get("prompt") or "").strip()
     if not prompt:
         raise UnreadableText("has no prompt")
@@ -129,7 +110,7 @@ def _of_toml(text: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise UnreadableText(f"is no TOML: {error}") from error
+        raise UnreadableText(f"is not valid TOML: {error}") from error
 
 
 def _of_markdown(text: str) -> dict[str, Any]:
@@ -144,7 +125,7 @@ def _tools(values: Mapping[str, Any]) -> tuple[str, ...] | None:
         return None
     items = given.split(",") if isinstance(given, str) else given
     if not isinstance(items, list | tuple) or not all(isinstance(item, str) for item in items):
-        raise UnreadableText("has tools that are no list of names")
+        raise UnreadableText("has tools that are not a list of names")
     return tuple(item.strip().lower() for item in items if item.strip())
 
 
@@ -159,11 +140,11 @@ def _number(
     except (TypeError, ValueError, OverflowError):
         number = kind(0)
     if isinstance(given, bool) or not 0 < number < 1_000_000:
-        raise UnreadableText(f"has a {key} that is no number above 0")
+        raise UnreadableText(f"has a {key} that is not a number above 0")
     return number
 
 
 def _check_tools(agent: AgentDefinition, tools: Collection[str]) -> None:
     unknown = [name for name in agent.tools or () if name not in tools and "__" not in name]
     if unknown:
-        raise UnreadableText(f"names a tool that there is not: {unknown[0]!r}")
+        raise UnreadableText(f"names an unknown tool: {unknown[0]!r}")

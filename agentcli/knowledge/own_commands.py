@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import re
-import shlex
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from agentcli.files.bounded_files import UnreadableText, read_bounded
+from agentcli.files.bounded_files import UnreadableText
+from agentcli.knowledge.definition_files import project_texts, split_arguments, user_texts
 from agentcli.knowledge.front_matter import parse
 
 Whose = Literal["yours", "project"]
 
 MAX_COMMAND_BYTES = 64 * 1024
 MOST_COMMANDS = 200
+_SUFFIXES = (".md",)
 _NAME = re.compile(r"[\w-]{1,64}")
 _PLACE = re.compile(r"\$(?:ARGUMENTS\b|([1-9])(?!\d))")
 
@@ -40,7 +40,7 @@ class OwnCommand:
         header = parse(text)
         body = header.body.strip()
         if not _NAME.fullmatch(name):
-            raise UnreadableText("has a name that is not of letters, digits, _ and -")
+            raise UnreadableText("has a name that is not made of letters, digits, _ and -")
         if not body:
             raise UnreadableText("has no text")
         description = header.text("description") or body.partition("\n")[0]
@@ -50,7 +50,7 @@ class OwnCommand:
         """Return the text to send. $ARGUMENTS stands for everything after the command's name, and
         $1 … $9 for its words, split as by a shell. If the text uses none of these, the arguments
         are appended."""
-        words = _words(arguments)
+        words = split_arguments(arguments)
 
         def value(place: re.Match[str]) -> str:
             if place[1] is None:
@@ -63,34 +63,21 @@ class OwnCommand:
 
 
 def commands_of_user(folder: Path, notices: list[str]) -> Iterator[OwnCommand]:
-    """Yield the commands in the user's own folder, where links are followed; add what is left out
-    to `notices`."""
-    paths: list[Path] = []
-    with suppress(OSError):
-        paths = sorted(path for path in folder.iterdir() if path.suffix == ".md")
-    for path in paths[:MOST_COMMANDS]:
-        try:
-            read = read_bounded(path, MAX_COMMAND_BYTES, None)
-            if read is not None and read.cut:
-                raise UnreadableText(f"has more than {MAX_COMMAND_BYTES // 1024} kB")
-            if read is not None:
-                yield OwnCommand.of(path.stem, "yours", str(path), read.text)
-        except UnreadableText as why:
-            notices.append(f"{path} {why}; it is left out")
+    """Yield the commands in the user's own folder; add what is left out to `notices`."""
+    texts = user_texts(folder, _SUFFIXES, MAX_COMMAND_BYTES, MOST_COMMANDS, notices)
+    return _commands(texts, "yours", notices)
 
 
 def commands_of_project(files: Mapping[str, bytes], notices: list[str]) -> Iterator[OwnCommand]:
     """Yield the commands among `files`, by path in the project, which must be trusted already."""
-    for shown in sorted(name for name in files if name.endswith(".md"))[:MOST_COMMANDS]:
+    return _commands(project_texts(files, _SUFFIXES, MOST_COMMANDS), "project", notices)
+
+
+def _commands(
+    texts: Iterable[tuple[str, str]], whose: Whose, notices: list[str]
+) -> Iterator[OwnCommand]:
+    for shown, text in texts:
         try:
-            text = files[shown].decode("utf-8", "replace")
-            yield OwnCommand.of(Path(shown).stem, "project", shown, text)
+            yield OwnCommand.of(Path(shown).stem, whose, shown, text)
         except UnreadableText as why:
             notices.append(f"{shown} {why}; it is left out")
-
-
-def _words(arguments: str) -> list[str]:
-    try:
-        return shlex.split(arguments)
-    except ValueError:
-        return arguments.split()

@@ -57,7 +57,7 @@ class SkillSource:
         `replace` is not set, or if the files have changed in the meantime."""
         if os.path.lexists(target) and not replace:
             raise UsageError(
-                f"{target} is there already", hint="--replace puts the new one in its place"
+                f"{target} already exists", hint="--replace puts the new one in its place"
             )
         try:
             target.parent.mkdir(mode=0o755, parents=True, exist_ok=True)

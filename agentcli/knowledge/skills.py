@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Literal
 
 from agentcli.files.bounded_files import UnreadableText, read_bounded
+from agentcli.knowledge.definition_files import split_arguments
 from agentcli.knowledge.front_matter import FrontMatter, parse
 from agentcli.knowledge.instructions import shown_path
 
@@ -324,13 +324,9 @@ def _call(skill: Skill, arguments: str) -> TaskCall:
 def _given(names: Sequence[str], arguments: str) -> dict[str, str]:
     """Return the value that `arguments` give each name: as name=value anywhere, or else in order;
     the last name takes all remaining words."""
-    try:
-        words = shlex.split(arguments)
-    except ValueError:
-        words = arguments.split()
     given: dict[str, str] = {}
     rest = []
-    for word in words:
+    for word in split_arguments(arguments):
         name, equals, value = word.partition("=")
         if equals and name in names:
             given[name] = value

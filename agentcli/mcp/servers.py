@@ -191,7 +191,7 @@ class ToolServers:
         self._begin(server, self._portal)
         self._settle(server, server.plan.start_timeout_s + _END_S)
         if server.left_out:
-            self._tell(f"the tool server {server.plan.name} is left out: {server.left_out}")
+            self._leave_out(server, server.left_out)
 
     def _leave_out(self, server: _Server, why: str) -> None:
         server.left_out = why

@@ -108,4 +108,4 @@ def _ending(history: History) -> tuple[str, str]:
     last = next(changes, None)
     ended = how_it_ended(str(history.header["state"]), last.exit_code if last else None)
     why = (last.content or last.reason.replace("_", " ")) if last else ""
-    return ended, "" if ended in ("finished", "not begun") else why.split("\n", 1)[0]
+    return ended, "" if ended in ("finished", "not started") else why.split("\n", 1)[0]

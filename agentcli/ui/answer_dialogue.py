@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from agentcli.ui.approval_dialogue import ENTER
 from agentcli.ui.approval_question import hanging, keyed, quoted
 from agentcli.ui.approval_terminal import read_line, write
-from agentcli.ui.draft import Draft, is_text
-from agentcli.ui.sanitize import printable
+from agentcli.ui.draft import Draft
+from agentcli.ui.sanitize import pasted_text, printable
 from agentcli.ui.style import Colors, Line, Span, Style, clip, paint
 from agentcli.ui.unambiguous_text import reveal_hidden
 
@@ -49,7 +49,7 @@ class AnswerDialogue:
     def paste(self, text: str) -> None:
         """Insert pasted text; it is no answer until Enter is pressed."""
         self._writes = True
-        self._draft.insert(printable(text.replace("\r\n", "\n").replace("\r", "\n")))
+        self._draft.insert(pasted_text(text))
 
     def _in_options(self, key: str) -> Answer | None:
         if key in ("up", "down", "c-p", "c-n"):
@@ -83,8 +83,8 @@ class AnswerDialogue:
             if not self.options:
                 return Answer(None)
             self._writes, self._draft = False, Draft()
-        elif not self._draft.press(key) and is_text(key):
-            self._draft.insert(key)
+        else:
+            self._draft.press(key)
         return None
 
     # --- what is shown --------------------------------------------------------------------------

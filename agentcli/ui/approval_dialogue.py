@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from typing import Literal
 
 from agentcli.ui.approval_question import Approval, Question, Scope, hanging, keyed
-from agentcli.ui.draft import Draft, is_text
-from agentcli.ui.sanitize import printable
+from agentcli.ui.draft import Draft
+from agentcli.ui.sanitize import pasted_text
 from agentcli.ui.style import Line, Span, Style, clip
 from agentcli.ui.unambiguous_text import reveal_hidden
 
 ENTER = frozenset(("c-m", "c-j"))
 _LASTING: dict[str, Scope] = {"s": "session", "a": "always"}
-_MEANINGS = {
+MEANINGS = {
     "y": "yes, once",
     "s": "yes, and what the rule allows until this session ends",
     "a": "yes, and what the rule allows in this workspace from now on",
@@ -50,7 +50,7 @@ class Dialogue:
         self.question = question
         self.rule = question.offered
         self._view: _View = "answers"
-        self._keys = [key for key in _MEANINGS if question.rules or key not in "sae"]
+        self._keys = [key for key in MEANINGS if question.rules or key not in "sae"]
         self._marked: int | None = None
         """Nothing is marked at first: an Enter pressed as the question appears must not say yes."""
         self._marked_rule = 0
@@ -80,7 +80,7 @@ class Dialogue:
     def paste(self, text: str) -> None:
         """Insert pasted text as the words for the model, or as the rule. It is no answer until
         Enter is pressed."""
-        text = printable(text.replace("\r\n", "\n").replace("\r", "\n"))
+        text = pasted_text(text)
         if not self.is_typed_into:
             self._go("words")
             self._told = "that was text: nothing is answered yet"
@@ -133,8 +133,8 @@ class Dialogue:
             self._told = "type a few words, or Esc to go back"
         elif key == "escape":
             self._go("answers")
-        elif not self._draft.press(key) and is_text(key):
-            self._draft.insert(key)
+        else:
+            self._draft.press(key)
         return None
 
     def _in_rules(self, key: str) -> Approval | None:
@@ -169,8 +169,8 @@ class Dialogue:
                 self._go("answers")
         elif key == "escape":
             self._go("rules")
-        elif not self._draft.press(key) and is_text(key):
-            self._draft.insert(key)
+        else:
+            self._draft.press(key)
         return None
 
     def _scrolls(self, key: str) -> bool:
@@ -208,12 +208,12 @@ class Dialogue:
         lines = [*head, *action, *parts.facts, *parts.tail]
         return [clip(line, width) for line in lines[-height:]]
 
-    def folded(self, approval: Approval, width: int) -> Line:
+    def folded(self, answer: Approval, width: int) -> Line:
         """Return the question and its answer in one line."""
-        verb = "allowed" if approval.allowed else "not allowed"
-        rule = f", {approval.scope} {reveal_hidden(approval.rule)}" if approval.rule else ""
-        reason = f" · {reveal_hidden(approval.reason)}" if approval.reason else ""
-        style: Style = "green" if approval.allowed else "red"
+        verb = "allowed" if answer.allowed else "not allowed"
+        rule = f", {answer.scope} {reveal_hidden(answer.rule)}" if answer.rule else ""
+        reason = f" · {reveal_hidden(answer.reason)}" if answer.reason else ""
+        style: Style = "green" if answer.allowed else "red"
         line = [Span(f"{verb}{rule}", style), Span(f": {self.question.what}{reason}")]
         return clip(line, width)
 
@@ -244,7 +244,7 @@ class Dialogue:
         lines: list[Line] = [[]]
         lines += self.question.rule_rows(self.rule, width)
         for at, key in enumerate(self._keys):
-            lines += keyed(key, _MEANINGS[key], width, marked=at == self._marked)
+            lines += keyed(key, MEANINGS[key], width, marked=at == self._marked)
         return lines
 
     def _rule_rows(self, width: int) -> list[Line]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 
+from agentcli.ui.approval_dialogue import MEANINGS
 from agentcli.ui.approval_question import Approval, Question, Scope, hanging, keyed
 from agentcli.ui.approval_terminal import read_line, write
 from agentcli.ui.sanitize import printable
@@ -86,14 +87,8 @@ class LineDialogue:
 
     def _choices(self) -> list[Line]:
         width = self._width
-        choices = [("y", "yes, once")]
         lines = self._question.rule_rows(self._rule, width)
-        if self._rule:
-            choices += [
-                ("s", "yes, and what the rule allows until this session ends"),
-                ("a", "yes, and what the rule allows in this workspace from now on"),
-                ("e", "change the rule first"),
-            ]
+        choices = [(key, MEANINGS[key]) for key in ("ysae" if self._rule else "y")]
         choices.append(("n", "no; or type what the model should know or do instead"))
         return [*lines, *(line for choice in choices for line in keyed(*choice, width))]
 

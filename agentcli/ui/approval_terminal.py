@@ -7,12 +7,14 @@ import io
 import os
 import select
 import signal
+import sys
 import termios
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, TextIO
 
+TTY = "/dev/tty"
 HUNG_UP = "the terminal was closed"
 _ENDED = "the end of input was typed"
 _RETRY_S = 0.25
@@ -25,6 +27,17 @@ class Closed(Exception):
 
 def open_terminal(path: str) -> int:
     return os.open(path, os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
+
+
+def can_ask(path: str = TTY) -> bool:
+    """Return whether there is a user to ask: stderr is a terminal and `path` opens."""
+    if not sys.stderr.isatty():
+        return False
+    try:
+        os.close(open_terminal(path))
+    except OSError:
+        return False
+    return True
 
 
 def open_patiently(path: str, timeout_s: float) -> int:
@@ -92,14 +105,14 @@ def stream(fd: int) -> TextIO:
 
 
 @contextmanager
-def line_mode(fd: int) -> Iterator[None]:
-    """Make the terminal read whole lines with echo, as an earlier program may have changed that.
+def line_mode(fd: int, *, echo: bool = True) -> Iterator[None]:
+    """Make the terminal read whole lines, whatever mode an earlier program left it in.
 
     Input typed before the question is dropped, as it can't be meant as an answer. That the terminal
     has hung up shows when an answer is read.
     """
-    on = termios.ICANON | termios.ECHO | termios.ECHOE | termios.ECHOK | termios.ISIG
-    with _mode(fd, on, 0):
+    on = termios.ICANON | termios.ECHOE | termios.ECHOK | termios.ISIG
+    with _mode(fd, on | termios.ECHO, 0) if echo else _mode(fd, on, termios.ECHO):
         yield
 
 

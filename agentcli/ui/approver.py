@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TypeVar
 
 from agentcli.errors import TurnInterrupted
 from agentcli.events import Action
@@ -14,15 +15,21 @@ from agentcli.ui.approval_dialogue import Dialogue
 from agentcli.ui.approval_line_mode import LineDialogue
 from agentcli.ui.approval_question import Approval, NoRules, Question, RuleOffers, question_about
 from agentcli.ui.approval_terminal import (
+    TTY,
     Closed,
+    can_ask,
     line_mode,
     open_patiently,
-    open_terminal,
     write,
 )
 from agentcli.ui.live import terminal_size
 from agentcli.ui.plain import is_plain
 from agentcli.ui.style import Colors, paint
+
+if TYPE_CHECKING:
+    from agentcli.ui.approval_interactive import KeyDialogue
+
+AnswerT = TypeVar("AnswerT")
 
 
 class TerminalApprover:
@@ -39,7 +46,7 @@ class TerminalApprover:
 
     def __init__(
         self,
-        tty_path: str = "/dev/tty",
+        tty_path: str = TTY,
         *,
         before_asking: Callable[[], None] = lambda: None,
         offers: RuleOffers | None = None,
@@ -56,14 +63,8 @@ class TerminalApprover:
         self._can_draw = not is_plain(os.environ)
 
     def available(self) -> bool:
-        """Return whether there is a user to ask: stderr is a terminal and the tty opens."""
-        if not sys.stderr.isatty():
-            return False
-        try:
-            os.close(open_terminal(self._tty_path))
-        except OSError:
-            return False
-        return True
+        """Return whether there is a user to ask."""
+        return can_ask(self._tty_path)
 
     def ask(self, action: Action, reason: str, *, risk: Risk = Risk.UNKNOWN) -> Approval:
         """Show the whole `action` and wait for an answer. `reason` is why it is asked.
@@ -79,60 +80,59 @@ class TerminalApprover:
             offers=self._offers,
             current_text=self._current_text,
         )
-        fd = -1
         try:
-            fd = open_patiently(self._tty_path, self._timeout_s)
-            return self._answer(fd, question)
+            with self._terminal() as fd:
+                return self._approval(fd, question)
         except Closed as closed:
             return Approval(False, reason=f"no answer: {closed}")
-        finally:
-            if fd >= 0:
-                os.close(fd)
 
     def answer(self, question: str, options: Sequence[str]) -> str | None:
         """Ask the user a question of the model's; None if they don't answer it."""
         self._before_asking()
-        fd = -1
         try:
-            fd = open_patiently(self._tty_path, self._timeout_s)
-            return self._told(fd, AnswerDialogue(question, options)).text
+            with self._terminal() as fd:
+                return self._answer(fd, AnswerDialogue(question, options)).text
         except Closed:
             return None
+
+    @contextmanager
+    def _terminal(self) -> Iterator[int]:
+        fd = open_patiently(self._tty_path, self._timeout_s)
+        try:
+            yield fd
         finally:
-            if fd >= 0:
-                os.close(fd)
+            os.close(fd)
 
-    def _told(self, fd: int, dialogue: AnswerDialogue) -> Answer:
-        columns, height = terminal_size(fd)
-        if self._can_draw and dialogue.fits(columns - 1, height - 1):
-            from agentcli.ui.approval_interactive import ask_by_keys
-
-            answer = ask_by_keys(fd, dialogue, self._colors, self._timeout_s)
-            if self._folds:
-                folded = dialogue.folded(answer, terminal_size(fd)[0] - 1)
-                write(fd, paint(folded, self._colors) + "\n")
+    def _answer(self, fd: int, dialogue: AnswerDialogue) -> Answer:
+        if (answer := self._by_keys(fd, dialogue)) is not None:
             return answer
         with line_mode(fd):
+            columns = terminal_size(fd)[0]
             return ask_by_line(fd, dialogue, columns, self._colors, self._timeout_s)
 
-    def _answer(self, fd: int, question: Question) -> Approval:
-        columns, height = terminal_size(fd)
-        dialogue = Dialogue(question)
-        if self._can_draw and dialogue.fits(columns - 1, height - 1):
-            from agentcli.ui.approval_interactive import ask_by_keys
-
-            approval = ask_by_keys(fd, dialogue, self._colors, self._timeout_s)
-            if self._folds:
-                folded = dialogue.folded(approval, terminal_size(fd)[0] - 1)
-                write(fd, paint(folded, self._colors) + "\n")
+    def _approval(self, fd: int, question: Question) -> Approval:
+        if (approval := self._by_keys(fd, Dialogue(question))) is not None:
             return approval
         with line_mode(fd):
             try:
-                lines = LineDialogue(fd, question, (columns, height), self._colors)
+                lines = LineDialogue(fd, question, terminal_size(fd), self._colors)
                 return lines.ask(self._timeout_s)
             except (TurnInterrupted, KeyboardInterrupt):
                 write(fd, "\n")
                 raise
+
+    def _by_keys(self, fd: int, dialogue: KeyDialogue[AnswerT]) -> AnswerT | None:
+        """Ask on the screen; None if the terminal can't be drawn on or the question doesn't fit."""
+        columns, height = terminal_size(fd)
+        if not self._can_draw or not dialogue.fits(columns - 1, height - 1):
+            return None
+        from agentcli.ui.approval_interactive import ask_by_keys
+
+        answer = ask_by_keys(fd, dialogue, self._colors, self._timeout_s)
+        if self._folds:
+            folded = dialogue.folded(answer, terminal_size(fd)[0] - 1)
+            write(fd, paint(folded, self._colors) + "\n")
+        return answer
 
     @property
     def _colors(self) -> Colors:

@@ -20,8 +20,8 @@ class Draft:
         self.text = self.text[: self.at] + text + self.text[self.at :]
         self.at += len(text)
 
-    def press(self, key: str) -> bool:
-        """Handle a key that moves or deletes, and return whether `key` is one."""
+    def press(self, key: str) -> None:
+        """Handle a key that types, moves or deletes."""
         before, after = self.text[: self.at], self.text[self.at :]
         match key:
             case "left" | "c-b":
@@ -42,9 +42,8 @@ class Draft:
                 self._keep("", after)
             case "c-k":
                 self._keep(before, "")
-            case _:
-                return False
-        return True
+            case _ if len(key) == 1 and (key.isprintable() or key == "\t"):
+                self.insert(key)
 
     def lines(self, width: int) -> list[Line]:
         """Return the typed text, or its end if it is long, with the cursor in the last line."""
@@ -59,7 +58,3 @@ class Draft:
 
     def _keep(self, before: str, after: str) -> None:
         self.text, self.at = before + after, len(before)
-
-
-def is_text(key: str) -> bool:
-    return len(key) == 1 and (key.isprintable() or key == "\t")

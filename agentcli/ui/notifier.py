@@ -20,6 +20,7 @@ from agentcli.events.actions import MessageAction, RenameAction
 from agentcli.events.observations import AgentStateChangedObservation
 from agentcli.ui.sanitize import printable
 from agentcli.ui.style import Span, clip, plain
+from agentcli.ui.summary import STATE_WORDS
 
 Means = Literal["off", "bell", "osc9"]
 
@@ -31,15 +32,7 @@ _NOT_FOR_TITLES = frozenset({"", "dumb", "unknown", "linux"})
 """Values of TERM for terminals without a title; some print sequences that they don't know."""
 _WAITING = frozenset({"awaiting_user_confirmation", "awaiting_user_input"})
 _SIGNS = {"running": "…", "user_confirmed": "…", "user_rejected": "…", "rate_limited": "…"}
-_WORDS = {
-    "awaiting_user_confirmation": "asks",
-    "awaiting_user_input": "waits for you",
-    "finished": "done",
-    "paused": "paused",
-    "stopped": "stopped",
-    "rejected": "gave up",
-    "error": "failed",
-}
+_WORDS = {**STATE_WORDS, "awaiting_user_confirmation": "asks", "finished": "done"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,6 @@ from typing import Generic, TextIO
 from prompt_toolkit import Application
 from prompt_toolkit.application import get_app
 from prompt_toolkit.buffer import Buffer
-from prompt_toolkit.data_structures import Size
 from prompt_toolkit.filters import Condition
 from prompt_toolkit.formatted_text import ANSI
 from prompt_toolkit.input import create_input
@@ -31,13 +30,12 @@ from prompt_toolkit.layout import (
     VSplit,
     Window,
 )
-from prompt_toolkit.output import Output
-from prompt_toolkit.output.vt100 import Vt100_Output
 
 from agentcli.errors import TurnInterrupted
 from agentcli.ui.choices import Choice, Preview, Selection, ValueT, preview_lines, row
 from agentcli.ui.live import terminal_size
-from agentcli.ui.sanitize import printable
+from agentcli.ui.prompt.region import PromptOutput
+from agentcli.ui.sanitize import pasted_text
 from agentcli.ui.screen import Screen
 from agentcli.ui.style import Line, Span, clip, paint, plain
 
@@ -136,7 +134,7 @@ class _Picker(Generic[ValueT]):
         self._previews: dict[int, Preview] = {}
         """Previews by the choice's id(), so that each is made only once."""
         self._colors = screen.colors
-        self._output = _output()
+        self._output = PromptOutput(sys.stderr, os.environ.get("TERM"))
         self._query = Buffer(
             multiline=False,
             on_text_changed=lambda buffer: self._selection.search(buffer.text),
@@ -286,18 +284,6 @@ class _Picker(Generic[ValueT]):
 
         @bindings.add(Keys.BracketedPaste)
         def _paste(event: KeyPressEvent) -> None:
-            text = event.data.replace("\r\n", "\n").replace("\r", "\n")
-            event.current_buffer.insert_text(printable(text, multiline=writing()))
+            event.current_buffer.insert_text(pasted_text(event.data, multiline=writing()))
 
         return bindings
-
-
-def _output() -> Output:
-    """Return an output on stderr that does not ask for the cursor's position: some terminals never
-    answer."""
-
-    def size() -> Size:
-        columns, rows = terminal_size(sys.stderr)
-        return Size(rows, columns)
-
-    return Vt100_Output(sys.stderr, size, term=os.environ.get("TERM"), enable_cpr=False)

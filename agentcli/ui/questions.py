@@ -3,24 +3,11 @@
 from __future__ import annotations
 
 import os
-import sys
-import termios
 import textwrap
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 
+from agentcli.ui.approval_terminal import TTY, line_mode, open_terminal
 from agentcli.ui.sanitize import printable
-
-_TTY = "/dev/tty"
-
-
-def is_there() -> bool:
-    """Return whether there is a user to ask: stderr is a terminal and the controlling one opens."""
-    try:
-        Questions().close()
-    except OSError:
-        return False
-    return sys.stderr.isatty()
 
 
 class Questions:
@@ -28,7 +15,7 @@ class Questions:
     none. An interrupt passes through."""
 
     def __init__(self) -> None:
-        self._fd = os.open(_TTY, os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
+        self._fd = open_terminal(TTY)
 
     def __enter__(self) -> Questions:
         return self
@@ -47,11 +34,11 @@ class Questions:
 
     def ask(self, question: str) -> str | None:
         """Return the answer without surrounding blanks; None at the end of input."""
-        with self._lines(echo=True):
+        with line_mode(self._fd):
             return self._answer(question)
 
     def ask_secret(self, question: str) -> str | None:
-        with self._lines(echo=False):
+        with line_mode(self._fd, echo=False):
             answer = self._answer(question)
         self._write("\n")
         return answer
@@ -95,20 +82,3 @@ class Questions:
         data = text.encode("utf-8", "replace")
         while data:
             data = data[os.write(self._fd, data) :]
-
-    @contextmanager
-    def _lines(self, *, echo: bool) -> Iterator[None]:
-        """Make the terminal read whole lines, whatever mode an earlier program left it in. Input
-        typed before the question is dropped, as it can't be meant as its answer."""
-        before = termios.tcgetattr(self._fd)
-        mode = termios.tcgetattr(self._fd)
-        mode[0] |= termios.ICRNL
-        mode[1] |= termios.OPOST | termios.ONLCR
-        mode[3] |= termios.ICANON | termios.ISIG | termios.ECHOE | termios.ECHOK
-        mode[3] = mode[3] | termios.ECHO if echo else mode[3] & ~termios.ECHO
-        termios.tcsetattr(self._fd, termios.TCSAFLUSH, mode)
-        try:
-            yield
-        finally:
-            with suppress(termios.error):
-                termios.tcsetattr(self._fd, termios.TCSADRAIN, before)

@@ -29,7 +29,7 @@ from agentcli.ui.outputs import STOPPED, stopped
 from agentcli.ui.sanitize import printable
 from agentcli.ui.screen import Region, Screen
 from agentcli.ui.style import Line, Span, Style, bare, cells, clip, paint, plain
-from agentcli.ui.summary import ago, count, money
+from agentcli.ui.summary import STATE_WORDS, ago, count, money
 
 _MOST_CALLS = 3
 _MOST_SAID = 2
@@ -43,15 +43,7 @@ _WORDS_KEPT = 4_000
 _NOT_STARTED = "Not started"
 _LIMIT_EXIT_CODE = 6
 _NOT_CALLS = (AgentFinishAction, AgentThinkAction, TaskTrackingAction)
-_WORDS = {
-    "finished": "finished",
-    "awaiting_user_input": "waits for you",
-    "awaiting_user_confirmation": "waits for you",
-    "error": "failed",
-    "rejected": "gave up",
-    "stopped": "stopped",
-    "idle": "not begun",
-}
+_WORDS = {**STATE_WORDS, "finished": "finished", "stopped": "stopped", "idle": "not started"}
 
 
 class SessionFacts(Protocol):

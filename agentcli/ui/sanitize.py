@@ -49,6 +49,11 @@ def printable(text: str, *, multiline: bool = True, strict: bool = False) -> str
     return text
 
 
+def pasted_text(text: str, *, multiline: bool = True) -> str:
+    """Return pasted text as `printable` does; terminals send carriage returns for its newlines."""
+    return printable(text.replace("\r\n", "\n").replace("\r", "\n"), multiline=multiline)
+
+
 def _picture(match: re.Match[str]) -> str:
     code = ord(match.group())
     if code < 0x20:

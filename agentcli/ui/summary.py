@@ -44,12 +44,13 @@ SIGNALLED = {130: "interrupted", 141: "stdout was closed", 143: "terminated"}
 """Exit codes that need no further explanation, with their words."""
 
 _MOST_IN_TMP = 5
-_ENDINGS = {
+STATE_WORDS = {
     "error": "failed",
     "rejected": "gave up",
     "awaiting_user_input": "waits for you",
     "awaiting_user_confirmation": "waits for approval",
 }
+"""Words for the states of a session whose own names would not do."""
 
 
 def closing_facts(summary: RunSummary) -> list[str]:
@@ -60,7 +61,7 @@ def closing_facts(summary: RunSummary) -> list[str]:
     elif summary.exit_code in SIGNALLED:
         facts = [f"{SIGNALLED[summary.exit_code]} after {took}"]
     else:
-        ending = _ENDINGS.get(summary.status, summary.status)
+        ending = STATE_WORDS.get(summary.status, summary.status)
         reason = f" ({summary.reason.replace('_', ' ')})" if summary.reason else ""
         facts = [f"{ending}{reason} after {took}"]
     if summary.steps:

@@ -92,9 +92,14 @@ def port_of(parts: SplitResult) -> int:
     return parts.port or PORTS[parts.scheme]
 
 
+def bare_host(host: str) -> str:
+    """Return a host's name or address in lower case, without brackets and a dot at its end."""
+    return host.strip("[]").rstrip(".").lower()
+
+
 def is_own_service(host: str, port: int, open_ports: Collection[int]) -> bool:
     """Return whether host and port are a service of this machine that the user opened."""
-    return host.rstrip(".").lower() in _OF_THIS_MACHINE and port in open_ports
+    return bare_host(host) in _OF_THIS_MACHINE and port in open_ports
 
 
 def look_up(host: str, port: int, open_ports: Collection[int], timeout_s: float) -> list[Endpoint]:

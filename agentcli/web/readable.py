@@ -18,7 +18,6 @@ _PATIENCE_S = 20.0
 """Seconds to wait for the driver, which usually ends earlier by its own limit on CPU time."""
 _MOST_CHARS = 10_000_000
 _HTML = ("text/html", "application/xhtml+xml")
-_PDF = "application/pdf"
 _TEXTS = ("json", "xml", "javascript", "yaml", "toml", "x-sh", "x-ndjson", "graphql", "sql")
 _BINARY_SAMPLE = 4_096
 

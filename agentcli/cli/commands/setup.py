@@ -15,13 +15,13 @@ from agentcli.cli.first_setup import set_up
 from agentcli.cli.session_common import here
 from agentcli.errors import UsageError
 from agentcli.system.programs import person_environ
-from agentcli.ui.questions import is_there
+from agentcli.ui.approval_terminal import can_ask
 
 
 def setup() -> int:
     if inside_session(person_environ()):
         raise UsageError("no session may choose its model", hint="run it in a shell of your own")
-    if not is_there():
+    if not can_ask():
         raise UsageError(
             "there is no terminal to ask at",
             hint="export ANTHROPIC_API_KEY, OPENAI_API_KEY, OPENROUTER_API_KEY or GEMINI_API_KEY,\n"

@@ -7,7 +7,7 @@ import shlex
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from agentcli.ui.sanitize import printable
+from agentcli.ui.sanitize import pasted_text, printable
 from agentcli.ui.summary import count
 
 _LONG_LINES = 6
@@ -26,7 +26,7 @@ class Chips:
     def for_paste(self, pasted: str) -> str:
         """Return what goes into the input line for `pasted`: the text itself if it is short, else
         a chip."""
-        text = _clean(pasted)
+        text = pasted_text(pasted)
         if path := _image_path(text):
             return self.for_image(path)
         lines = text.count("\n") + 1
@@ -63,11 +63,6 @@ class Chips:
             return str(image) if image is not None else self._texts.get(chip[0], chip[0])
 
         return _CHIP.sub(meant, line)
-
-
-def _clean(text: str) -> str:
-    """Normalise line ends, and make characters harmless that a terminal would act on."""
-    return printable(text.replace("\r\n", "\n").replace("\r", "\n"))
 
 
 def _image_path(text: str) -> Path | None:

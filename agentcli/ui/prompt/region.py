@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from threading import Lock
@@ -72,7 +71,3 @@ class PromptOutput(Vt100_Output):
     def flush(self) -> None:
         if not self._held:
             super().flush()
-
-
-def stderr_output(term: str | None) -> PromptOutput:
-    return PromptOutput(sys.stderr, term)
