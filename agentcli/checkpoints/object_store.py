@@ -87,7 +87,10 @@ class ObjectStore:
     def read(self, oid: bytes) -> bytes:
         found = self._own(oid) or self.git.read(oid, _LARGEST_OBJECT)
         if found is None or object_id(*found) != oid:
-            raise CheckpointError(f"what {self.folder} holds of it is gone or damaged")
+            raise CheckpointError(
+                f"a snapshot is missing from {self.folder}, or damaged there",
+                hint="snapshots stay on the machine where they were made",
+            )
         return found[1]
 
     def adopt(self, oid: bytes) -> None:

@@ -106,7 +106,7 @@ def test_who_lost_the_lock_unknowingly_writes_nothing_more(folder, kept_in):
     """As when the connection broke that held it, and somebody else went on."""
     with Session.create(folder) as first:
         first.emit(said("mine"))
-        first._lock._let_go()
+        first._lock._release_lock()
         record(folder, "somebody else's")
         for _ in range(2):
             with pytest.raises(SessionError, match="taken over by another process"):
@@ -156,6 +156,52 @@ def test_a_copy_is_whole_and_made_once(folder, kept_in):
     assert copy_session(home, FIRST, database, files) == Copied(FIRST, 231, 231)
     assert contents(folder) == [*texts, "later"]
     assert not list(home.glob("sessions.scrap/*"))
+
+
+def test_schemas_of_one_server_are_two_stores(agent, postgresql):
+    one, two = postgresql.database(), postgresql.database()
+    agent.env["AGENT_STORE"] = one
+    assert agent("demo").returncode == 0
+    done = agent("sessions", "copy", "--all", "--to", two)
+    assert done.returncode == 0, done.stderr
+    assert f"1 session copied to {two.replace('%3D', '=')}" in done.stdout.replace("%3D", "=")
+    assert agent("sessions", "copy", "--all", "--to", one).returncode == 2
+    agent.env["AGENT_STORE"] = two
+    assert len(json.loads(agent("sessions", "list", "--all", "--json").stdout)) == 1
+
+
+def test_a_session_without_events_is_no_failure_of_copying(agent, postgresql):
+    agent.env["AGENT_STORE"] = place = postgresql.database()
+    assert agent("demo").returncode == 0
+    schema = place.rpartition("%3D")[2]
+    postgresql.execute(
+        f"INSERT INTO {schema}.sessions SELECT '{FIRST}', \"user\", agent, 0, 'idle', NULL, NULL,"
+        f" '{{}}', 0, 0, NULL FROM {schema}.sessions"
+    )
+    done = agent("sessions", "copy", "--all", "--to", "sqlite:///copy.db")
+    assert done.returncode == 0, done.stderr
+    assert f"{FIRST}  has no events" in done.stdout
+    assert "1 session copied" in done.stdout
+
+
+def test_the_session_of_another_role_is_named_as_theirs(agent, postgresql):
+    agent.env["AGENT_STORE"] = place = postgresql.database()
+    assert agent("demo").returncode == 0
+    schema = place.rpartition("%3D")[2]
+    postgresql.execute("DROP ROLE IF EXISTS another")
+    postgresql.execute("CREATE ROLE another LOGIN SUPERUSER")
+    theirs = place.replace("//agent@", "//another@")
+    done = agent("sessions", "copy", "--all", "--to", theirs)
+    assert done.returncode == 1
+    assert "belongs to agent, not to you (another)" in done.stderr
+    postgresql.execute("ALTER ROLE another NOSUPERUSER")
+    postgresql.execute(f"GRANT USAGE ON SCHEMA {schema} TO another")
+    postgresql.execute(f"GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO another")
+    agent.env["AGENT_STORE"] = theirs
+    done = agent("demo")
+    assert done.returncode == 1
+    assert "permission denied for table sessions" in done.stderr
+    assert "this role needs SELECT, INSERT" in done.stderr
 
 
 @in_a_database
@@ -269,6 +315,9 @@ def test_a_conversation_goes_on_once_its_database_is_there_again(agent, serve, p
         ("mysql://me:{password}@localhost/x", 3, "no store of the kind 'mysql'"),
         ("{password}", 3, "no URL of a database"),
         ("sqlite:///:memory:", 3, "followed by a path"),
+        ("postgresql://me:x@{password}@127.0.0.1:{port}/x", 3, "written as %40"),
+        ("postgresql://me@127.0.0.1/x?password={password}&sslmode={password}", 3, 'value: "***"'),
+        ("sqlite:///sessions.db?mode=ro", 3, "takes no parameters: mode"),
         ("sqlite:///no-database", 3, "file is not a database"),
         ("sqlite:///foreign.db", 3, "tables that are not agent's: events"),
         ("sqlite:///newer.db", 1, "made by a newer version of agent"),

@@ -1,1 +1,1 @@
-"""Sessions in a database: SQLite or PostgreSQL, through SQLAlchemy."""
+"""Keeps sessions in a database: SQLite or PostgreSQL, through SQLAlchemy."""

@@ -1,4 +1,4 @@
-"""Connections to a database, and what goes wrong with them in words."""
+"""Connects to a database, and turns its errors into messages for people."""
 
 from __future__ import annotations
 
@@ -24,33 +24,44 @@ from agentcli.sessions.store_selection import INSTALL
 from agentcli.sessions.write_faults import unwritable
 
 _CONNECT_S = 10
-_PATIENCE_S = 15
+_LOCK_TIMEOUT_S = 15
 """How long to wait for another transaction."""
-_LONGEST_STATEMENT_S = 300
-_MAKING_TABLES = 0x6167656E74
-"""The lock of whoever makes them."""
-_ON_THE_NETWORK = {
+_STATEMENT_TIMEOUT_S = 300
+_CREATE_TABLES_KEY = 0x6167656E74
+"""Key of the advisory lock of the process that creates the tables."""
+_CONNECT_ARGUMENTS = {
     "connect_timeout": _CONNECT_S,
     "application_name": "agent",
-    # A server that is gone without a word is noticed.
+    # Notice a server that has gone without closing the connection.
     "keepalives_idle": 15,
     "keepalives_interval": 5,
     "keepalives_count": 3,
-    "tcp_user_timeout": 1000 * _PATIENCE_S,
+    "tcp_user_timeout": 1000 * _LOCK_TIMEOUT_S,
 }
-_OF_A_CONNECTION = f"""
-SELECT set_config('lock_timeout', '{_PATIENCE_S}s', false),
-       set_config('statement_timeout', '{_LONGEST_STATEMENT_S}s', false),
+_SESSION_SETTINGS = f"""
+SELECT set_config('lock_timeout', '{_LOCK_TIMEOUT_S}s', false),
+       set_config('statement_timeout', '{_STATEMENT_TIMEOUT_S}s', false),
        set_config('synchronous_commit',
            CASE current_setting('synchronous_commit') WHEN 'off' THEN 'on'
            ELSE current_setting('synchronous_commit') END, false)
 """
-"""What is committed is on the disk, whatever the server does for others."""
+"""`synchronous_commit`: what is committed is on disk, whatever the default of the server is."""
+_SEE_SETTING = "see sessions.store: agent config show --origin"
+_SEE_POSTGRESQL = f"{_SEE_SETTING}; the password can be in PGPASSWORD or ~/.pgpass"
+_GO_ON_LATER = "nothing recorded before is lost; go on when the database is there again"
+_REMEDIES: dict[int | str | None, str] = {
+    "42501": "this role needs SELECT, INSERT, UPDATE and DELETE on the tables; better, give each "
+    "person a database or schema of their own",
+    "3F000": "create the schema that search_path names, and let this role use and create in it",
+    sqlite3.SQLITE_BUSY: "another program is writing to it; go on when that has finished",
+    sqlite3.SQLITE_READONLY: "make the file and its folder writable for you",
+}
+"""What to do about an error, by SQLSTATE or the code of SQLite."""
 
 
 class Database:
-    """The database at an address, its tables made if there are none. Raises ConfigError when it
-    can't be used, SessionError when it is of another version."""
+    """The database at an address. Its tables are created if there are none. Raises ConfigError when
+    it can't be used, SessionError when its tables were made by another version of agent."""
 
     def __init__(self, address: Address) -> None:
         self.address = address
@@ -60,21 +71,19 @@ class Database:
                 self._prepare(connection)
                 self.user = _user(connection, address)
             if address.path is not None:
-                # While one is open all files of the database are there, to be kept from commands.
+                # While a connection is open, all files of the database exist, and the sandbox can
+                # hide them from commands.
                 self._open = self.engine.connect()
-                _version(self._open)
+                _schema_version(self._open)
         except SQLAlchemyError as error:
             raise ConfigError(
                 f"the sessions in {address.shown} can't be reached: {self._reason(error)}",
-                hint="see sessions.store: agent config show --origin; the password can be in "
-                "PGPASSWORD or ~/.pgpass"
-                if address.path is None
-                else "see sessions.store: agent config show --origin",
+                hint=_remedy(error, _SEE_POSTGRESQL if address.path is None else _SEE_SETTING),
             ) from error
 
     @property
     def files(self) -> Sequence[Path]:
-        """What it consists of on this machine."""
+        """The files of the database on this machine: none for PostgreSQL."""
         path = self.address.path
         endings = ("", "-wal", "-shm", "-locks")
         return [path.with_name(path.name + ending) for ending in endings] if path else ()
@@ -86,50 +95,52 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """Raises SessionError for whatever goes wrong."""
-        with self.telling("read"), self.engine.connect() as connection:
+        """Yield a connection to read with. Errors of the block are raised as SessionError."""
+        with self.translating_errors("read"), self.engine.connect() as connection:
             yield connection
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
-        """In one transaction. Raises SessionError for whatever goes wrong; then nothing is
-        changed."""
+        """Yield a connection for one transaction. Errors of the block are raised as SessionError,
+        and then nothing is changed."""
         with (
-            self.telling("written"),
+            self.translating_errors("written"),
             self.engine.connect() as connection,
-            writing_in(connection),
+            write_transaction(connection),
         ):
             yield connection
 
     @contextmanager
-    def telling(self, what: str) -> Iterator[None]:
-        """Turns the errors of the block into a SessionError that says what can't be done."""
+    def translating_errors(self, verb: str) -> Iterator[None]:
+        """Raise database errors of the block as a SessionError. `verb` is what can't be done to the
+        session: `read` or `written`."""
         try:
             yield
         except IntegrityError as error:
             raise SessionError(
-                f"the session can't be {what}: what was to follow is there already "
+                f"the session can't be {verb}: what was to follow is there already "
                 f"({self.address.shown})",
                 hint="another program wrote to this session; fork it to go on",
             ) from error
         except SQLAlchemyError as error:
-            if self.address.path is not None and _code(error) == sqlite3.SQLITE_FULL:
+            if self.address.path is not None and _error_code(error) == sqlite3.SQLITE_FULL:
                 full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
                 raise unwritable(self.address.path, full) from error
             raise SessionError(
-                f"the session can't be {what}: {self._reason(error)} ({self.address.shown})",
-                hint="nothing recorded before is lost; go on when the database is there again",
+                f"the session can't be {verb}: {self._reason(error)} ({self.address.shown})",
+                hint=_remedy(error, _GO_ON_LATER),
             ) from error
 
     def _prepare(self, connection: Connection) -> None:
-        version = _version(connection)
+        """Create the tables if there are none, and check their version."""
+        version = _schema_version(connection)
         if version is None:
-            with writing_in(connection):
+            with write_transaction(connection):
                 if connection.dialect.name == "postgresql":
-                    connection.execute(select(func.pg_advisory_xact_lock(_MAKING_TABLES)))
-                # Another process may have been quicker.
-                if (version := _version(connection, in_transaction=True)) is None:
-                    self._require_free(connection)
+                    connection.execute(select(func.pg_advisory_xact_lock(_CREATE_TABLES_KEY)))
+                # Another process may have created them meanwhile.
+                if (version := _schema_version(connection, in_transaction=True)) is None:
+                    self._require_no_foreign_tables(connection)
                     METADATA.create_all(connection)
                     connection.execute(insert(SCHEMA).values(version=VERSION))
                     version = VERSION
@@ -144,8 +155,8 @@ class Database:
                 "that version: agent sessions copy --all --to files",
             )
 
-    def _require_free(self, connection: Connection) -> None:
-        """Raises ConfigError where there are tables of something else."""
+    def _require_no_foreign_tables(self, connection: Connection) -> None:
+        """Raise ConfigError if another program has tables of the same names."""
         taken = sorted({"sessions", "events"} & set(inspect(connection).get_table_names()))
         if taken:
             raise ConfigError(
@@ -154,15 +165,16 @@ class Database:
             )
 
     def _reason(self, error: SQLAlchemyError) -> str:
-        """What the driver said, in a line, without the password."""
+        """Return the first line of the driver's message, without passwords."""
         said = str(error.orig if isinstance(error, DBAPIError) else error).strip()
         lines = [line.strip() for line in said.splitlines() if line.strip()]
-        return self.address.masked(lines[0] if lines else type(error).__name__)
+        return self.address.mask(lines[0] if lines else type(error).__name__)
 
 
 @contextmanager
-def writing_in(connection: Connection) -> Iterator[None]:
-    """A transaction in which nobody else writes what it has read."""
+def write_transaction(connection: Connection) -> Iterator[None]:
+    """Run the block in a transaction. In SQLite it takes the write lock first, so that nobody
+    changes what it has read."""
     connection.execution_options(agent_writes=True)
     try:
         with connection.begin():
@@ -172,8 +184,8 @@ def writing_in(connection: Connection) -> Iterator[None]:
             connection.execution_options(agent_writes=False)
 
 
-def _version(connection: Connection, *, in_transaction: bool = False) -> int | None:
-    """That of the tables, None if there are none."""
+def _schema_version(connection: Connection, *, in_transaction: bool = False) -> int | None:
+    """Return the version of the tables, None if there are none."""
     version = None
     if inspect(connection).has_table(SCHEMA.name):
         version = connection.scalar(select(func.max(SCHEMA.c.version)))
@@ -183,7 +195,7 @@ def _version(connection: Connection, *, in_transaction: bool = False) -> int | N
 
 
 def _user(connection: Connection, address: Address) -> str:
-    """Whose sessions these are: of a server the role that it knows us by."""
+    """Return the owner of the sessions: the role at the server, or the user of the system."""
     if address.path is None:
         return str(connection.scalar(select(func.current_user())))
     try:
@@ -192,13 +204,21 @@ def _user(connection: Connection, address: Address) -> str:
         return str(os.geteuid())
 
 
-def _code(error: SQLAlchemyError) -> int | None:
+def _error_code(error: SQLAlchemyError) -> int | str | None:
+    """Return the code of SQLite, or the SQLSTATE of PostgreSQL."""
     cause = error.orig if isinstance(error, DBAPIError) else None
-    return getattr(cause, "sqlite_errorcode", None)
+    code = getattr(cause, "sqlite_errorcode", None)
+    # The low byte is the code, the rest distinguishes cases of it.
+    return code & 0xFF if code is not None else getattr(cause, "sqlstate", None)
 
 
-def _as_it_is(value: str) -> str:
-    """Events come as the JSON that a file of them would have."""
+def _remedy(error: SQLAlchemyError, otherwise: str) -> str:
+    """Return what the person can do about an error."""
+    return _REMEDIES.get(_error_code(error), otherwise)
+
+
+def _unchanged(value: str) -> str:
+    """Return what is JSON text already, in the form in which an event's file has it."""
     return value
 
 
@@ -208,8 +228,10 @@ def _postgresql(address: Address) -> Engine:
         engine = create_engine(
             address.url,
             pool_pre_ping=True,
-            json_serializer=_as_it_is,
-            connect_args={key: value for key, value in _ON_THE_NETWORK.items() if key not in given},
+            json_serializer=_unchanged,
+            connect_args={
+                key: value for key, value in _CONNECT_ARGUMENTS.items() if key not in given
+            },
             hide_parameters=True,
         )
     except ImportError as missing:
@@ -218,7 +240,7 @@ def _postgresql(address: Address) -> Engine:
 
     @event.listens_for(engine, "connect")
     def connected(connection: Any, record: object) -> None:
-        connection.execute(_OF_A_CONNECTION)
+        connection.execute(_SESSION_SETTINGS)
         connection.commit()
 
     return engine
@@ -239,16 +261,20 @@ def _sqlite(address: Address) -> Engine:
     except OSError as error:
         raise ConfigError(
             f"the sessions in {address.shown} can't be reached: {error.strerror}",
-            hint="see sessions.store: agent config show --origin",
+            hint=_SEE_SETTING,
         ) from error
     if fault:
         raise SessionError(f"{path} can't be trusted: {fault}")
     engine = create_engine(
         address.url,
         poolclass=NullPool,
-        json_serializer=_as_it_is,
-        # Sessions that work side by side have a connection each, which other threads may read from.
-        connect_args={"timeout": _PATIENCE_S, "check_same_thread": False, "isolation_level": None},
+        json_serializer=_unchanged,
+        # Each session has its own connection, but other threads may read from it.
+        connect_args={
+            "timeout": _LOCK_TIMEOUT_S,
+            "check_same_thread": False,
+            "isolation_level": None,
+        },
         hide_parameters=True,
     )
 
@@ -261,7 +287,7 @@ def _sqlite(address: Address) -> Engine:
 
     @event.listens_for(engine, "begin")
     def begun(connection: Connection) -> None:
-        # One that reads first and writes then could find that another wrote in between.
+        # A transaction that reads before it writes fails if another one wrote in between.
         writes = connection.get_execution_options().get("agent_writes")
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 

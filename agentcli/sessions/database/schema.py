@@ -1,8 +1,8 @@
-"""The tables: one row a session, one an event.
+"""The tables: one row per session, one per event.
 
-Whatever a process does, no event is there twice, and none follows but the next: `(session_id,
-sequence_number)` is unique, and an event is inserted in the transaction that moves the row of its
-session from `events` to `events + n` for the holder of the newest `writer` number.
+Whatever a process does, no event is stored twice and none is left out: `(session_id,
+sequence_number)` is unique, and events are inserted in the transaction that raises the `events` of
+their session by their number, which only the process with the newest `writer` number can do.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ VERSION = 1
 
 METADATA = MetaData()
 _Moment = DateTime(timezone=True).with_variant(String(40), "sqlite")
-"""ISO 8601 with its zone as text where there is no such type."""
+"""SQLite has no such type: text in ISO 8601 with its zone."""
 _Number = BigInteger().with_variant(Integer, "sqlite")
 
 SCHEMA = Table("agent_schema", METADATA, Column("version", Integer, primary_key=True))
@@ -44,7 +44,7 @@ SESSIONS = Table(
     Column("holder", String(400)),
 )
 """`metadata` is the state folded from the events, `events` their number. `writer` counts the
-processes that have opened the session to write, `holder` names the last of them, in JSON."""
+processes that have opened the session for writing; `holder` says which was the last, as JSON."""
 EVENTS = Table(
     "events",
     METADATA,
@@ -61,5 +61,6 @@ EVENTS = Table(
     UniqueConstraint("session_id", "sequence_number"),
     sqlite_autoincrement=True,
 )
-"""`event_data` is the whole event, as a file of it would be; the other columns repeat parts of it
-for queries. `sequence_number` is its number in the session, `event_id` its own in the database."""
+"""`event_data` is the whole event, as its file would have it; the other columns repeat parts of it
+for queries. `sequence_number` is its number in the session, `event_id` its number in the
+database."""

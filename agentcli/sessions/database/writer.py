@@ -1,11 +1,10 @@
-"""The one writer of a session in a database.
+"""Gives one process at a time the right to write to a session in a database.
 
-It takes a number one higher than any writer of the session before, and each append is made under
-the condition that this is still the newest. So whoever lost the lock without knowing, as with a
-connection that broke, can't write on after somebody else has begun.
-
-That nobody begins while it is alive is up to a lock that ends with its process: in PostgreSQL an
-advisory lock of the connection, beside an SQLite file one on a file.
+A lock that ends with its process keeps others out: in PostgreSQL an advisory lock of the
+connection, for SQLite a lock on a file beside the database. Besides, each writer takes a number
+higher than those before it, and an append succeeds only while that number is the highest. So a
+process that has lost its lock without noticing, as when its connection broke, can't write after
+another one has taken over.
 """
 
 from __future__ import annotations
@@ -29,19 +28,19 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from agentcli.errors import SessionError
 from agentcli.files.private import remove_tree
-from agentcli.sessions.database.connection import Database, writing_in
+from agentcli.sessions.database.connection import Database, write_transaction
 from agentcli.sessions.database.rows import event_row, state_columns
 from agentcli.sessions.database.schema import EVENTS, SESSIONS
 from agentcli.sessions.lock import SessionLock, holder_of, in_use
 from agentcli.sessions.state import State
 from agentcli.sessions.store import Holder, Lock
 
-_OURS = 0x6167656E74
-"""Among the keys of advisory locks, which all programs that use a database share."""
-_UNNOTICED_S = 0.5
-"""So long the server may not have noticed that a process was killed."""
-_PAUSE_S = 0.02
-_LOCKS = text(
+_LOCK_NAMESPACE = 0x6167656E74
+"""Hashed into our keys, because all programs that use a database share its advisory locks."""
+_STALE_LOCK_S = 0.5
+"""How long the server may take to notice that a process was killed."""
+_RETRY_S = 0.02
+_SELECT_LOCKS = text(
     "SELECT classid::bigint, objid::bigint FROM pg_locks"
     " WHERE locktype = 'advisory' AND granted AND objsubid = 1"
     " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
@@ -50,44 +49,49 @@ _LOCKS = text(
 
 
 class Writer(Lock):
-    """Of one session, from its making to `release`. Raises UsageError when another process has it,
-    SessionError when there is no such session."""
+    """Writes to one session, which stays locked until `release`. Raises UsageError when another
+    process has the lock, SessionError when there is no such session."""
 
     def __init__(self, database: Database, session_id: str) -> None:
         self.database = database
         self.session_id = session_id
         self._one_at_a_time = ThreadLock()
-        with ExitStack() as undo, database.telling("written"):
+        with ExitStack() as undo, database.translating_errors("written"):
             self._connection = database.engine.connect()
             undo.callback(self._disconnect)
-            self._take(undo)
+            self._acquire(undo)
             self._number = self._register()
             undo.pop_all()
 
     @abstractmethod
-    def _take(self, undo: ExitStack) -> None:
-        """Lock it; `undo` is what lets it go again. Raises UsageError."""
+    def _acquire(self, undo: ExitStack) -> None:
+        """Lock the session; `undo` releases what was acquired if anything fails. Raises
+        UsageError."""
 
     @abstractmethod
-    def _let_go(self) -> None: ...
+    def _release_lock(self) -> None: ...
 
-    def _require_there(self) -> None:
-        """Raises SessionError where what is written could not be found again."""
+    def _require_same_file(self) -> None:
+        """Raise SessionError if what is written could not be found again."""
 
     def append(self, records: list[tuple[int, bytes]], state: State) -> None:
-        """In one transaction. Raises SessionError; then none of them is there, or it can't be known
-        because the database went away while it was told to keep them."""
-        self._require_there()
+        """Store events in one transaction. After a SessionError none of them is stored; only if the
+        database went away during the commit, all of them may be."""
+        self._require_same_file()
         first, count = records[0][0], len(records)
         mine = (
             (SESSIONS.c.id == self.session_id)
             & (SESSIONS.c.writer == self._number)
             & (SESSIONS.c.events == first)
         )
-        step = update(SESSIONS).where(mine).values(events=first + count, **state_columns(state))
+        advance = update(SESSIONS).where(mine).values(events=first + count, **state_columns(state))
         rows = [event_row(self.session_id, event_id, body) for event_id, body in records]
-        with self._one_at_a_time, self.database.telling("written"), writing_in(self._connection):
-            if self._connection.execute(step).rowcount != 1:
+        with (
+            self._one_at_a_time,
+            self.database.translating_errors("written"),
+            write_transaction(self._connection),
+        ):
+            if self._connection.execute(advance).rowcount != 1:
                 raise SessionError(
                     f"session {self.session_id} was taken over by another process",
                     hint=f"what this one did last is not in it; agent sessions show "
@@ -97,7 +101,7 @@ class Writer(Lock):
 
     def release(self) -> None:
         with suppress(SQLAlchemyError):
-            self._let_go()
+            self._release_lock()
         self._disconnect()
 
     def __enter__(self) -> Self:
@@ -107,13 +111,13 @@ class Writer(Lock):
         self.release()
 
     def _disconnect(self) -> None:
-        """For good: what is given back may be used again, and with it goes the lock."""
+        """Close the connection. It must not return to the pool, where it would keep the lock."""
         with suppress(SQLAlchemyError):
             self._connection.invalidate()
             self._connection.close()
 
     def _register(self) -> int:
-        """The number of this writer, written down with who it is."""
+        """Record this process as the newest writer; return its number."""
         holder = {
             "pid": os.getpid(),
             "host": socket.gethostname(),
@@ -122,7 +126,7 @@ class Writer(Lock):
         mine = (SESSIONS.c.id == self.session_id) & (SESSIONS.c.user == self.database.user)
         taken = update(SESSIONS).where(mine)
         taken = taken.values(writer=SESSIONS.c.writer + 1, holder=json.dumps(holder))
-        with writing_in(self._connection):
+        with write_transaction(self._connection):
             if self._connection.execute(taken).rowcount != 1:
                 raise SessionError(
                     f"there is no session {self.session_id} of {self.database.user} in "
@@ -132,24 +136,24 @@ class Writer(Lock):
 
 
 class _PostgreSQLWriter(Writer):
-    def _take(self, undo: ExitStack) -> None:
+    def _acquire(self, undo: ExitStack) -> None:
         tried = select(func.pg_try_advisory_lock(_key(self.session_id)))
-        deadline = time.monotonic() + _UNNOTICED_S
+        deadline = time.monotonic() + _STALE_LOCK_S
         while not self._connection.scalar(tried):
             self._connection.commit()
             if time.monotonic() > deadline:
-                named = _named(_registered(self._connection, self.session_id))
-                raise in_use(self.session_id, named)
-            time.sleep(_PAUSE_S)
+                holder = _describe(_last_holder(self._connection, self.session_id))
+                raise in_use(self.session_id, holder)
+            time.sleep(_RETRY_S)
         self._connection.commit()
 
-    def _let_go(self) -> None:
+    def _release_lock(self) -> None:
         self._connection.execute(select(func.pg_advisory_unlock(_key(self.session_id))))
         self._connection.commit()
 
 
 class _SQLiteWriter(Writer):
-    def _take(self, undo: ExitStack) -> None:
+    def _acquire(self, undo: ExitStack) -> None:
         self._file = _identity(self.database)
         folder = _lock_folder(self.database, self.session_id)
         try:
@@ -159,8 +163,8 @@ class _SQLiteWriter(Writer):
             raise SessionError(f"{folder} can't be made: {error.strerror}") from error
         self._lock = undo.enter_context(SessionLock(folder))
 
-    def _require_there(self) -> None:
-        # One that was removed can still be written to, and is gone with the last who has it open.
+    def _require_same_file(self) -> None:
+        # A removed file can still be written to; it vanishes when the last process closes it.
         if _identity(self.database) != self._file:
             raise SessionError(
                 f"the session can't be written: {self.database.address.path} was removed or "
@@ -168,46 +172,46 @@ class _SQLiteWriter(Writer):
                 hint=f"bring it back and go on: agent resume {self.session_id}",
             )
 
-    def _let_go(self) -> None:
+    def _release_lock(self) -> None:
         self._lock.release()
         with suppress(sqlite3.Error):
-            # A copy of the database's file alone then has the session.
+            # So that a copy of the database's file alone contains the session.
             driver = self._connection.connection.dbapi_connection
             driver.execute("PRAGMA wal_checkpoint(PASSIVE)")  # type: ignore[union-attr]
 
 
-def writer_of(database: Database, session_id: str) -> Writer:
-    """Locks the session: see `Writer`."""
+def open_writer(database: Database, session_id: str) -> Writer:
+    """Lock a session for writing: see `Writer`."""
     kind = _PostgreSQLWriter if database.address.path is None else _SQLiteWriter
     return kind(database, session_id)
 
 
-def holders_in(database: Database, session_ids: Iterable[str]) -> dict[str, Holder]:
-    """The process that has each session locked at this moment, of those that are."""
+def lock_holders(database: Database, session_ids: Iterable[str]) -> dict[str, Holder]:
+    """Return the process that holds the lock, for each of these sessions that is locked now."""
     if database.address.path is not None:
         probed = ((each, holder_of(_lock_folder(database, each))) for each in session_ids)
         return {session_id: holder for session_id, holder in probed if holder is not None}
     with database.reading() as connection:
-        locked = {(high << 32) + low for high, low in connection.execute(_LOCKS)}
+        locked = {(high << 32) + low for high, low in connection.execute(_SELECT_LOCKS)}
         held = [each for each in session_ids if _key(each) % 2**64 in locked]
         wanted = select(SESSIONS.c.id, SESSIONS.c.holder).where(SESSIONS.c.id.in_(held))
         rows = connection.execute(wanted).all() if held else ()
-    return {session_id: _holder(_parsed(holder)) for session_id, holder in rows}
+    return {session_id: _holder(_parse_holder(holder)) for session_id, holder in rows}
 
 
 def remove_lock(database: Database, session_id: str) -> None:
-    """What is left of the lock of a session that is gone."""
+    """Remove what is left of the lock of a removed session."""
     if database.address.path is not None:
         remove_tree(_lock_folder(database, session_id))
 
 
-def _registered(connection: Connection, session_id: str) -> dict[str, Any]:
+def _last_holder(connection: Connection, session_id: str) -> dict[str, Any]:
     holder = connection.scalar(select(SESSIONS.c.holder).where(SESSIONS.c.id == session_id))
     connection.rollback()
-    return _parsed(holder)
+    return _parse_holder(holder)
 
 
-def _parsed(holder: str | None) -> dict[str, Any]:
+def _parse_holder(holder: str | None) -> dict[str, Any]:
     try:
         named = json.loads(holder or "{}")
     except ValueError:
@@ -220,20 +224,20 @@ def _holder(named: dict[str, Any]) -> Holder:
     return Holder(int(named.get("pid", 0)), host, host == socket.gethostname())
 
 
-def _named(holder: dict[str, Any]) -> str:
+def _describe(holder: dict[str, Any]) -> str:
     if holder.keys() >= {"pid", "host", "since"}:
         return "process {pid} on {host} since {since}".format_map(holder)
     return "another process"
 
 
 def _key(session_id: str) -> int:
-    """Of the advisory lock: a signed number of 64 bits."""
-    digest = hashlib.sha256(f"{_OURS:x} {session_id}".encode()).digest()
+    """Return the key of the session's advisory lock, a signed 64-bit number."""
+    digest = hashlib.sha256(f"{_LOCK_NAMESPACE:x} {session_id}".encode()).digest()
     return int.from_bytes(digest[:8], "big", signed=True)
 
 
 def _identity(database: Database) -> tuple[int, int] | None:
-    """Of the file of an SQLite database, None if it isn't there."""
+    """Return device and inode of the file of an SQLite database, None if it does not exist."""
     assert database.address.path is not None
     try:
         status = database.address.path.stat()

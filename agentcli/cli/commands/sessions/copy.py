@@ -49,7 +49,7 @@ def copy(
         set_store_selector(lambda home: source)
     theirs, ours = library_of(home()), library_at(home(), to)
     if theirs.shown == ours.shown:
-        raise UsageError(f"the sessions are in {ours.shown} already")
+        raise UsageError(f"the sessions are already in {ours.shown}")
     copied: list[Copied] = []
     failures = 0
     with working("copying"):
@@ -58,16 +58,24 @@ def copy(
                 copied.append(copy_session(home(), session_id, theirs, ours))
             except AgentError as error:
                 failures += 1
-                say(f"agent: session {session_id}: {error.message}", sys.stderr)
+                told = error.message
+                told = told if session_id in told else f"session {session_id}: {told}"
+                hint = f"\n  {error.hint}" if error.hint else ""
+                say(f"agent: {told}{hint}", sys.stderr)
     if as_json:
         rows = [asdict(each) for each in copied]
         print(json.dumps({"to": ours.shown, "sessions": rows, "failed": failures}, indent=2))
     else:
         for each in copied:
-            new = "is there already" if not each.new else f"{count(each.new, 'new event')}"
-            print(f"{each.session_id}  {new}")
+            print(f"{each.session_id}  {_told(each)}")
         print(f"{count(sum(bool(each.new) for each in copied), 'session')} copied to {ours.shown}")
     return 1 if failures else 0
+
+
+def _told(copied: Copied) -> str:
+    if not copied.events:
+        return "has no events"
+    return count(copied.new, "new event") if copied.new else "already exists"
 
 
 def _wanted(sessions: list[str] | None) -> list[str]:
