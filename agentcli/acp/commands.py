@@ -67,7 +67,7 @@ def _compact(session: Commanded, focus: str) -> str:
 def _undo(session: Commanded, argument: str) -> str:
     words = [word for word in argument.split() if word != _FORCE]
     if len(words) > 1 or not all(word.isdecimal() and int(word) for word in words):
-        raise UsageError(f"{argument!r} is no number from 1", hint="such as /undo 3")
+        raise UsageError(f"{argument!r} is not a number (1 or more)", hint="such as /undo 3")
     if not exists(session.folder):
         raise UsageError("nothing was done yet")
     session.close()

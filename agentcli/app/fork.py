@@ -59,7 +59,7 @@ def fork(home: Path, original: Path, event_id: int | None, folder: Path | None) 
 def _require_free(folder: Path) -> None:
     try:
         if os.path.lexists(folder) and any(folder.iterdir()):
-            raise UsageError(f"{folder} is there already", hint="name another with --dir")
+            raise UsageError(f"{folder} already exists", hint="name another with --dir")
     except OSError as error:
         raise UsageError(f"{folder} can't be used: {error.strerror}") from error
 

@@ -8,7 +8,7 @@ import termios
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from agentcli.app.whereabouts import what_it_is
+from agentcli.app.workspace_warnings import what_it_is
 from agentcli.errors import ConfigError, os_error_text
 from agentcli.system.homes import expanded
 from agentcli.ui.questions import Questions

@@ -31,7 +31,7 @@ def _asked_at_terminal(found: Fingerprint, state: TrustState) -> Answer:
             "",
             *would_take_effect(found, state),
             "",
-            "Do you trust it? Until you do, only what is stricter than your settings holds.",
+            "Do you trust it? Until you do, only settings stricter than yours apply.",
             "  y      yes, as it is now",
             "  n      no, not this time",
             "  never  no, and do not ask again",
@@ -58,16 +58,17 @@ def would_take_effect(found: Fingerprint, state: TrustState) -> Iterator[str]:
         yield f"{folder} can't be trusted: {reveal_hidden(found.fault)}"
         return
     if not found.files:
-        yield f"{folder} holds nothing that would need trust"
+        yield f"{folder} has nothing that needs trust"
         return
-    yield f"{folder} brings along what takes effect {'now' if state.trusted else 'if trusted'}:"
+    when = "now" if state.trusted else "if trusted"
+    yield f"{folder} has settings or files that take effect {when}:"
     for name in state.changed:
         yield f"  changed since you trusted it: {reveal_hidden(name)}"
     try:
         for key, value in settings_of(found).items():
             yield from _setting(key, value)
     except ConfigError as error:
-        yield "  settings with a mistake, which stops each run once they are trusted:"
+        yield "  settings with a mistake, which would stop every run once trusted:"
         yield f"    {reveal_hidden(error.message)}"
     if TOOL_SERVERS in found.contents:
         yield f"  {TOOL_SERVERS} (tool servers)"

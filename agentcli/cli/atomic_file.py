@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import secrets
 from collections.abc import Iterable
 from pathlib import Path
 
 from agentcli.errors import SessionError
+from agentcli.files.private import replace_atomically
 
 
 def write_atomically(path: Path, pieces: Iterable[str]) -> None:
@@ -19,15 +19,6 @@ def write_atomically(path: Path, pieces: Iterable[str]) -> None:
             with path.open("wb") as file:
                 file.writelines(encoded)
             return
-        place = Path(os.path.realpath(path))
-        temporary = place.with_name(f".{place.name}.{secrets.token_hex(4)}.tmp")
-        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-        try:
-            with open(fd, "wb") as file:
-                file.writelines(encoded)
-            temporary.replace(place)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
+        replace_atomically(Path(os.path.realpath(path)), *encoded, shared=True)
     except OSError as error:
         raise SessionError(f"{path} can't be written: {error.strerror}") from error

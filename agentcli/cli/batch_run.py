@@ -64,8 +64,8 @@ def run(
     else:
         print(table(summary.rows()))
     if summary.left:
-        left = count(len(summary.left), "task")
-        print(f"agent: {left} without a result: the money is not enough", file=sys.stderr)
-        print("  to go on: the same command with a higher --max-budget-usd", file=sys.stderr)
+        left = f"{count(len(summary.left), 'task')} {'have' if len(summary.left) > 1 else 'has'}"
+        print(f"agent: {left} no result: the budget ran out", file=sys.stderr)
+        print("  to continue, run the same command with a higher --max-budget-usd", file=sys.stderr)
         return _UNFINISHED
     return 0 if summary.succeeded == len(summary.results) else 1

@@ -49,7 +49,7 @@ def choose_place(
     """Like `choose_message`, but returns the place, with the chosen message."""
     found = places(events)
     if not found:
-        raise UsageError("nothing was said in this session yet")
+        raise UsageError("nothing has been said in this session yet")
     if with_end:
         found.insert(0, Place(events[-1].id, None, found[0].answer, 0))
     picked = pick(question, _choices(found), _preview)

@@ -35,11 +35,11 @@ def choose_session(
     from, or nothing is chosen."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise UsageError(
-            "which session?", hint="agent resume --last, or an id of: agent sessions list"
+            "which session?", hint="agent resume --last, or an id from: agent sessions list"
         )
     found = [each for each in offered(home(), workspace) if each.folder != besides]
     if not found and besides is not None:
-        raise UsageError("there is no other session here", hint="those of all folders: --all")
+        raise UsageError("there is no other session here", hint="for those of all folders: --all")
     if not found:
         raise no_session(workspace)
 

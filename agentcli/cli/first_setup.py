@@ -23,6 +23,7 @@ from agentcli.llm.registry import Providers, require_address
 from agentcli.llm.short_names import resolve
 from agentcli.settings import ProviderSettings
 from agentcli.ui.questions import Questions
+from agentcli.ui.summary import count
 
 _ANOTHER = "another"
 _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
@@ -81,7 +82,7 @@ class _Setup:
         found = local_models(self._registry)
         offered = {name: kind for name, kind in known_providers().items() if kind.title}
         offered[_ANOTHER] = Provider("chat_completions", title="another")
-        say("\nagent needs a model to work with. Whose?\n")
+        say("\nagent needs a model. From which provider?\n")
         for number, (name, kind) in enumerate(offered.items(), 1):
             standing = self._standing(name, kind, found)
             say(f"  {number}  {kind.title:<14} {standing}", _STANDING_COLUMN)
@@ -99,11 +100,11 @@ class _Setup:
         if name == _ANOTHER:
             return "server with an API like OpenAI's: a proxy, a gateway"
         if name in found:
-            return f"runs on this machine, {_models(len(found[name]))}"
+            return f"runs on this machine, {count(len(found[name]), 'model')}"
         if kind.local:
             return f"not running; start it: {kind.start}"
         if self._registry.has_key(name):
-            return "its key is there already"
+            return "its key already exists"
         return f"a key from {kind.keys_page}"
 
     def _ask_server(self) -> str | None:
@@ -124,11 +125,11 @@ class _Setup:
             return None
         name = name or usual
         if not _NAME.fullmatch(name) or name in known_providers():
-            self.terminal.tell("  a name of its own, of letters, digits, _ and -, please")
+            self.terminal.tell("  the name must be new, and made of letters, digits, _ and -")
             return None
         variable = re.sub(r"\W", "_", name).upper() + "_API_KEY"
         self.own = {f"providers.{name}.base_url": address}
-        if self.terminal.agrees("Does it want a key?", by_default=not own_machine):
+        if self.terminal.agrees("Does it need a key?", by_default=not own_machine):
             self.own[f"providers.{name}.api_key_env"] = variable
         options = {key.rpartition(".")[2]: value for key, value in self.own.items()}
         providers = {
@@ -166,12 +167,12 @@ class _Setup:
                 continue
             if answer.standing == "refused":
                 continue
-            if answer.error and not self.terminal.agrees("  Keep the key all the same?"):
+            if answer.error and not self.terminal.agrees("  Keep the key anyway?"):
                 continue
             path = store_key(self.builder.environ, variable, key)
-            self.terminal.tell(f"  kept in {tilde_path(path)}, for you alone to read")
+            self.terminal.tell(f"  kept in {tilde_path(path)}, readable only by you")
             if self.builder.environ.get(variable):
-                self.terminal.tell(f"  {variable} in your shell goes before it: unset {variable}")
+                self.terminal.tell(f"  {variable} in your shell takes precedence: unset {variable}")
             return answer
         return None
 
@@ -182,7 +183,8 @@ class _Setup:
         answer = probe_provider(registry, provider)
         # The provider's error message may contain the key.
         error = answer.error.replace(endpoint.api_key or "\n", "…")
-        self.terminal.tell(f"  {error or f'the key works: {_models(len(answer.models))}'}")
+        works = f"the key works: {count(len(answer.models), 'model')}"
+        self.terminal.tell(f"  {error or works}")
         return answer
 
     def _ask_model(self, provider: str, models: Sequence[str]) -> str | None:
@@ -227,7 +229,7 @@ class _Setup:
                 set_in_file(path, key, value)
         self.terminal.tell(f"  kept in {tilde_path(path)}")
         if shell := self.builder.environ.get("AGENT_MODEL"):
-            self.terminal.tell(f"  AGENT_MODEL={shell} in your shell goes before it")
+            self.terminal.tell(f"  AGENT_MODEL={shell} in your shell takes precedence")
         self.terminal.tell(f"Ready, with {model}.")
 
 
@@ -238,7 +240,3 @@ def _kind(provider: str) -> Provider:
 
 def _title(provider: str) -> str:
     return _kind(provider).title or provider
-
-
-def _models(count: int) -> str:
-    return f"{count} model{'s' * (count != 1)}"

@@ -29,7 +29,7 @@ TryCount = Annotated[
         metavar="N",
         min=1,
         max=16,
-        help="Try N times side by side, in copies; the best that passes --check is brought in.",
+        help="Make N tries side by side, in copies; the best that passes --check is kept.",
     ),
 ]
 TryModels = Annotated[
@@ -37,7 +37,7 @@ TryModels = Annotated[
     typer.Option(
         "--try-model",
         metavar="MODEL",
-        help="For the tries in turn, one each where --tries is left out.",
+        help="Models for the tries, in turn; without --tries, one try each.",
     ),
 ]
 
@@ -64,7 +64,7 @@ class Flags:
     ] = None
     add_dir: Annotated[
         list[str] | None,
-        typer.Option("--add-dir", metavar="DIR", help="Folder to write beside it; repeatable."),
+        typer.Option("--add-dir", metavar="DIR", help="Another folder to write to; repeatable."),
     ] = None
     share_tmp: Annotated[
         bool,
@@ -111,7 +111,7 @@ class Flags:
         typer.Option(
             "--check",
             metavar="COMMAND",
-            help='Must pass at the end, as "make test"; a failure goes back to the model.',
+            help='Must pass at the end, such as "make test"; a failure goes back to the model.',
         ),
     ] = None
     check_retries: Annotated[
@@ -120,7 +120,7 @@ class Flags:
             "--check-retries",
             metavar="N",
             min=0,
-            help="How often it does, 3 by default; then exit 1.",
+            help="How often it may fail again, 3 by default; then exit 1.",
         ),
     ] = None
     require_evidence: Annotated[
@@ -128,7 +128,7 @@ class Flags:
         typer.Option(
             "--require-evidence",
             metavar="|".join(_EVIDENCE),
-            help="Unless tests have passed after the last change: exit 1.",
+            help="Exit 1 unless tests passed after the last change.",
         ),
     ] = None
     output_schema: Annotated[
@@ -144,7 +144,7 @@ class Flags:
         typer.Option(
             "--output-format",
             metavar="|".join(_FORMATS),
-            help="What stdout carries: the answer, one JSON object, or one a line as it goes.",
+            help="What goes to stdout: the answer, a JSON object, or JSON lines as it works.",
         ),
     ] = "text"
     json: Annotated[bool, typer.Option("--json", help="Same as --output-format stream-json.")] = (
@@ -262,7 +262,7 @@ def with_flags(command: Callable[..., int], only: Collection[str] = ()) -> Calla
 
 def _require(flag: str, value: str | None, values: tuple[str, ...]) -> None:
     if value is not None and value not in values:
-        raise UsageError(f"{flag} {value}: it is one of {', '.join(values)}")
+        raise UsageError(f"{flag} {value}: it must be one of {', '.join(values)}")
 
 
 def require_check(command: str) -> None:
@@ -275,5 +275,5 @@ def seconds(flag: str, text: str) -> float:
     """Return the seconds in `text`, a time such as 90, 10m or 1h. Raises UsageError."""
     found = _TIME.fullmatch(text.strip())
     if found is None or float(found[1]) == 0:
-        raise UsageError(f"{flag} {text}: it is a time such as 90, 10m or 1h")
+        raise UsageError(f"{flag} {text}: it must be a time such as 90, 10m or 1h")
     return float(found[1]) * _SECONDS[found[2]]

@@ -21,7 +21,9 @@ class RunRecorder:
     def __init__(self, target: Path, flags: Flags) -> None:
         self._target = named_file(target, "--record")
         if self._target.is_dir() or not self._target.parent.is_dir():
-            raise UsageError(f"--record {target}: there can be no file", hint="name a new file")
+            raise UsageError(
+                f"--record {target}: a file can't be created there", hint="name a new file"
+            )
         self._quiet = flags.quiet
         self._builder: AgentBuilder | None = None
         self._folder: Path | None = None

@@ -52,7 +52,7 @@ def warn_unfinished_restore(session: Session) -> None:
     """Report that a restore of files was cut off because its process ended."""
     if begun := unfinished_restore(session.events):
         print(
-            f"agent: {begun.content} was cut off: some files are as they were then, others not\n"
+            f"agent: {begun.content} was interrupted: some files are restored, others are not\n"
             f"  to finish it: {begun.command}\n"
             f"  to take it back: agent rewind {session.id} --files --to {begun.kept_at}",
             file=sys.stderr,
@@ -81,7 +81,7 @@ def confirmed(question: str, yes: bool) -> bool:
     if yes:
         return True
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise UsageError("there is no terminal to ask at", hint="add --yes to do it unasked")
+        raise UsageError("there is no terminal to ask at", hint="add --yes to do it without asking")
     print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 

@@ -34,7 +34,7 @@ def target_folder(*, project: bool) -> Path:
     only the person decides what sessions are told."""
     if inside_session(person_environ()):
         raise UsageError(
-            "no session may change what skills there are",
+            "no session may add or remove skills",
             hint="run agent skills in a shell of your own",
         )
     if project:

@@ -80,7 +80,7 @@ def run_slash(conversation: Conversation, given: Submission) -> None:
 def unknown_command(name: str, own: OwnCommands) -> UsageError:
     """Return the error for a name that is no command."""
     if name in own.untrusted:
-        told = f"/{name} is of this folder, which is not trusted"
+        told = f"/{name} belongs to this folder, which is not trusted"
         return UsageError(told, hint="agent trust shows what it brings along")
     meant = _meant(name, [*slash_commands(), *own.names()])
     hint = f"did you mean /{meant}?" if meant else "see /help"
@@ -159,7 +159,7 @@ def carry_out(conversation: Conversation, given: Submission) -> None:
 def number(text: str, example: str) -> int:
     """Return `text` as a number from 1 up. Raises UsageError for anything else."""
     if not _NUMBER.fullmatch(text):
-        raise UsageError(f"{text!r} is no number from 1", hint=f"such as {example}")
+        raise UsageError(f"{text!r} is not a number (1 or more)", hint=f"such as {example}")
     return int(text)
 
 

@@ -115,7 +115,7 @@ def read_task() -> Piped:
         if piped.size > _MOST_BYTES:
             raise UsageError(
                 f"stdin is longer than {_MOST_BYTES:,} bytes, so it can't be the task",
-                hint='name a file in place of it: agent run "find the cause in big.log"',
+                hint='name a file instead: agent run "find the cause in big.log"',
             )
     if piped.encoding() is None:
         raise UsageError(
@@ -141,7 +141,7 @@ def read_beside_task(notice_s: float, limit_s: float, tell: Callable[[str], None
             return piped
         if silent >= notice_s and not told:
             told = True
-            tell("waiting for stdin, which is a pipe; --no-stdin does without it")
+            tell("waiting for stdin, which is a pipe; --no-stdin skips it")
         ready, _, _ = select.select([0], [], [], (limit_s if told else notice_s) - silent)
         if ready:
             chunk = _read()

@@ -99,7 +99,7 @@ class StoredSession:
         message: str | None = self._message or self._typed
         if self._images and not message:
             raise UsageError(
-                "nothing is said of the image",
+                "the image needs a message",
                 hint=f'e.g. agent resume {self.folder.name} "what is wrong here?" -i FILE',
             )
         piped = None
@@ -132,8 +132,8 @@ class StoredSession:
         flags = [flag for key, flag in _FLAGS.items() if required[key] not in (None, False, "")]
         with suppress(OSError):
             print(
-                f"agent: {' and '.join(flags)}: for the work before, not for what is said now; "
-                "give that again if it is to hold",
+                f"agent: {' and '.join(flags)} applied to the earlier work only; "
+                "give it again to apply it to this message",
                 file=sys.stderr,
             )
 
@@ -144,7 +144,7 @@ def _found(which: SessionSelector, folder: str | None) -> Chosen:
     except UsageError as error:
         wanted = which.session or ""
         if " " in wanted.strip():
-            error.hint += f"\n  to tell that to the newest one here: {_as_message(wanted)}"
+            error.hint += f"\n  to send that to the newest one here: {_as_message(wanted)}"
         raise
 
 

@@ -73,13 +73,13 @@ class TypedAhead:
         if self._ids:
             self._tell_of_unheard()
         if dropped:
-            self._tell(f"{count(dropped, 'character')} typed at the end went to nobody")
+            self._tell(f"discarded {count(dropped, 'character')} typed at the end")
 
     def _tell_of_unheard(self) -> None:
         waiting = {message.id for message in inbox.waiting(self._session.folder)}
         if waiting & self._ids:
-            when = f"when the session goes on: agent resume {self._session.id}"
-            self._tell(f"what you typed is heard {when}")
+            when = f"when the session continues: agent resume {self._session.id}"
+            self._tell(f"what you typed will be heard {when}")
 
     def on_event(self, event: Event) -> None:
         self._look()

@@ -35,16 +35,16 @@ def restored_lines(done: UndoResult, most: int = MOST_SHOWN) -> list[str]:
 
 def undo_notes(done: UndoResult, way_back: str) -> list[str]:
     """Return rows that say where the session is now, how to get back, and what was left alone."""
-    told = f"now as at event {done.to_event}"
+    told = f"now at event {done.to_event}"
     if done.kept_at is not None:
         told += f"; to take that back: {way_back}"
     rows = [told]
     if done.left_out:
         kept = printable(", ".join(done.left_out), multiline=False)
-        rows.append(f"not in the checkpoints, so as it was: {kept}")
+        rows.append(f"not in the checkpoints, so left as it is: {kept}")
     if done.held:
         held = printable(", ".join(done.held), multiline=False)
-        rows.append(f"not brought back, as commands may have made it: {held}")
+        rows.append(f"not restored, as commands may have made it: {held}")
     return rows
 
 

@@ -38,5 +38,5 @@ def opens_conversation(arguments: list[str]) -> bool:
 def no_terminal() -> str:
     """Return why no prompt can be shown here; "" if one can."""
     if not (os.isatty(0) and sys.stderr.isatty()):
-        return "there is no terminal to talk at"
+        return "a conversation needs a terminal"
     return ""

@@ -84,7 +84,7 @@ COMES_TO = [
     ("no-such-program -q", [], 2, "there is no command 'no-such-program' here"),
     ("./no-such-program", [], 2, "the check can't be run: bash: ./no-such-program: No such"),
     ("", [], 2, "--check is empty"),
-    ("true", ["--max-time", "soon"], 2, "--max-time soon: it is a time such as"),
+    ("true", ["--max-time", "soon"], 2, "--max-time soon: it must be a time such as"),
 ]
 """A check, flags, exit code and what is said."""
 

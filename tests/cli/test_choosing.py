@@ -319,7 +319,7 @@ def test_there_is_nothing_to_choose_from(agent, at_terminal):
 def test_one_goes_back_to_before_a_message_and_says_it_in_other_words(agent, three, list_of):
     agent("resume", "docs", "and the examples")
     terminal = list_of("rewind", "docs")
-    rows = terminal.until("back to before which message?")
+    rows = terminal.until("rewind to before which message?")
     assert rows[1].endswith("1 step since  and the examples")
     assert rows[2].endswith("2 steps since  the task: write docs")
     terminal.type("\r").until("next message: and the examples")
@@ -331,8 +331,8 @@ def test_one_goes_back_to_before_a_message_and_says_it_in_other_words(agent, thr
 
 def test_a_fork_goes_on_from_a_message_or_from_the_end(agent, three, list_of):
     terminal = list_of("fork", "docs")
-    assert terminal.until("a copy from where on?")[1].endswith("all of it, as it is now")
-    terminal.type("\r").until("Enter makes the copy")
+    assert terminal.until("fork from where?")[1].endswith("all of it, as it is now")
+    terminal.type("\r").until("Enter forks")
     assert terminal.type("\r").ended() == 0
     assert "agent resume 20" in "\n".join(terminal.rows)
     assert len(agent.sessions) == 4

@@ -121,7 +121,7 @@ def test_an_image_comes_with_words(agent, serve):
     agent.use(serve([Reply("one")]))("run", "x")
     done = agent("resume", "--last", "-i", "one.png")
     assert done.returncode == 2
-    assert "nothing is said of the image" in done.stderr
+    assert "the image needs a message" in done.stderr
 
 
 @pytest.mark.parametrize(

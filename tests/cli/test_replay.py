@@ -135,10 +135,10 @@ def test_it_is_shown_as_it_went(agent, talk):
 @pytest.mark.campaign
 def test_step_by_step_until_the_person_has_seen_enough(talk):
     terminal = talk("replay", str(RECORDING), "--step", columns=80)
-    terminal.until("event 2 · Enter goes on")
+    terminal.until("event 2 · Enter continues")
     terminal.type("\r")
     terminal.until("> Try the shell.")
-    terminal.until("event 6 · Enter goes on")
+    terminal.until("event 6 · Enter continues")
     terminal.type("q\r")
     assert terminal.ended() == 0
 

@@ -124,8 +124,8 @@ def test_a_check_is_for_what_was_asked_with_it(agent, serve, repository):
     agent("run", "--check", "false", "--check-retries", "1", "fix it")
     done = agent("resume", "--last", "thanks")
     assert (done.returncode, done.stdout) == (0, "Yes.\n")
-    assert "agent: --check: for the work before, not for what is said now" in done.stderr
-    assert "for the work before" not in agent("resume", "--last", "thanks again").stderr
+    assert "agent: --check applied to the earlier work only" in done.stderr
+    assert "the earlier work only" not in agent("resume", "--last", "thanks again").stderr
     late = agent("resume", "--last", "--check", "true")
     assert (late.returncode, late.stdout) == (0, "Yes.\n")
     assert verdicts(agent)[-1] == ("check", True)
@@ -274,7 +274,7 @@ def test_a_file_that_is_no_schema_stops_before_anything_starts(agent, serve, tex
 def test_a_conversation_comes_to_no_end_to_be_judged(agent, flag):
     done = agent(flag, "tests", "x")
     assert done.returncode == 2
-    assert f"{flag} is for work that comes to its end by itself" in done.stderr
+    assert f"{flag} does not apply to a conversation" in done.stderr
 
 
 def test_what_is_required_is_in_the_session(agent, serve, schema):

@@ -181,7 +181,7 @@ def test_binary_input_is_no_task(agent, serve):
         (["run", "x", "-C", "missing"], 3, "no folder missing"),
         (["run", "x", "--set", "agent.max_turn=3"], 3, "did you mean agent.max_turns?"),
         (["run", "x", "--set", "agent.max_turns=many"], 3, "agent.max_turns"),
-        (["run", "x", "--output-format", "yaml"], 2, "it is one of text, json"),
+        (["run", "x", "--output-format", "yaml"], 2, "it must be one of text, json"),
         (["run", "x", "--nonsense"], 2, "No such option"),
         (["resume", "nothing"], 2, "there is no session 'nothing'"),
         (["resume"], 2, "which session?"),

@@ -94,7 +94,7 @@ def test_a_server_of_ones_own_is_set_up_too(agent, serve, asked):
     answer(child, "leave: ", "another")
     answer(child, "/v1: ", f"{server.url}/v1")
     answer(child, "A name for it", "house")
-    answer(child, "want a key?", "y")
+    answer(child, "need a key?", "y")
     answer(child, "house key", GOOD)
     answer(child, "number or name): ", "house")
     child.expect_exact("Hello.")

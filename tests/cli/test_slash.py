@@ -88,9 +88,9 @@ def test_files_are_undone_and_the_undo_is_undone(agent, serve, ask):
     enter("/diff 1", "+++ b/b")
     [way_back] = [row for row in enter("/undo", "to take that back") if "take that back" in row]
     assert [p.name for p in sorted(agent.workspace.iterdir())] == ["a"]
-    enter(way_back.partition("back: ")[2], counted("now as at event", 2))
+    enter(way_back.partition("back: ")[2], counted("now at event", 2))
     assert (agent.workspace / "b").read_text() == "2\n"
-    enter("/undo 2", counted("now as at event", 3))
+    enter("/undo 2", counted("now at event", 3))
     assert list(agent.workspace.iterdir()) == []
     enter("/undo", "changed no files")
     enter("what now?", "I see.")
@@ -105,8 +105,8 @@ def test_going_back_brings_the_message_into_the_line(agent, serve, ask):
     terminal, enter = ask("say hello", rows=40)
     terminal.until("done in")
     enter("write a file", counted("done in", 2))
-    terminal.type(ESC + ESC).until("back to before which message?")
-    terminal.type("\r").until("go back in what?")
+    terminal.type(ESC + ESC).until("rewind to before which message?")
+    terminal.type("\r").until("rewind what?")
     terminal.type("\r").until("- a")
     terminal.until(lambda rows: "> write a file" in rows)
     assert not (agent.workspace / "a").exists()
@@ -120,8 +120,8 @@ def test_going_back_before_the_task_begins_anew(agent, serve, ask):
     agent.use(serve([writes("a", "1\n"), Reply("Written."), Reply("Better.")], sessions=2))
     terminal, enter = ask("the wrong task", rows=40)
     terminal.until("done in")
-    enter("/rewind", "back to before which message?")
-    terminal.type("\r").until("go back in what?")
+    enter("/rewind", "rewind to before which message?")
+    terminal.type("\r").until("rewind what?")
     terminal.type("\r").until("a new session begins")
     terminal.until(lambda rows: "> the wrong task" in rows)
     terminal.type("\x15the right task").until("> the right task")
@@ -136,7 +136,7 @@ def test_a_copy_is_worked_on_and_the_original_resumed(agent, serve, ask):
     agent.use(server)
     terminal, enter = ask("write a", rows=40)
     terminal.until("done in")
-    enter("/fork", "a copy from where on?")
+    enter("/fork", "fork from where?")
     terminal.type("\r").until("next message:")
     terminal.type("otherwise\r").until("In the copy.")
     assert (agent.workspace / "a").read_text() == "1\n"

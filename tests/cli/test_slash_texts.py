@@ -64,7 +64,7 @@ def copied(terminal: Emulated) -> list[str]:
 def test_answers_code_and_commands_are_copied(chat):
     call = Call("bash", {"command": "echo one\necho two"})
     terminal = chat(Reply("", [call]), Reply(ANSWER))
-    terminal.type("/copy\r").until("nothing was said yet")
+    terminal.type("/copy\r").until("there is no session yet")
     terminal.type("how?\r").until("done in")
     terminal.type("/copy\r").until("copied the last answer by the terminal (13 lines): Do this:")
     terminal.type("/copy 2\r").until("copied code block 2 by the terminal (2 lines): print(1)")
@@ -84,7 +84,7 @@ def test_what_waits_is_listed_dropped_edited_and_held_back(chat):
     terminal.type("/queue drop 2\r").until("dropped: second")
     terminal.type("/queue edit 2\r").until("> third")
     terminal.type(" thing\t").until("after the turn: third thing")
-    terminal.type("/queue drop 9\r").until("there is no 9 among what waits")
+    terminal.type("/queue drop 9\r").until("no waiting message has the number 9")
     terminal.type("/queue hold\r").until("held until /queue release: first")
     hold.set()
     terminal.until("done in")
@@ -123,7 +123,7 @@ def test_a_session_is_written_to_a_file(agent, chat):
     terminal.type("the question\r").until("done in")
     terminal.type("/export talk.md\r").until("written as markdown")
     assert "The answer." in (agent.workspace / "talk.md").read_text()
-    terminal.type("/export talk.md\r").until("is there already")
+    terminal.type("/export talk.md\r").until("already exists")
     terminal.type("/export json\r").until("written as json")
     assert len(list(agent.workspace.glob("*.json"))) == 1
     terminal.type("/export talk\r").until("is 'talk' a format or a file?")
@@ -147,7 +147,7 @@ def test_a_session_is_written_to_a_file(agent, chat):
         ("/staus", "did you mean /status?"),
         ("/nope", "see /help"),
         ("/cost all", "/cost takes nothing after its name"),
-        (f"/rewind {'9' * 5000}", "is no number"),
+        (f"/rewind {'9' * 5000}", "is not a number"),
     ],
 )
 def test_what_is_no_command_is_said_and_not_sent(chat, typed, told):
@@ -203,7 +203,7 @@ def test_a_mistake_in_a_clone_is_told_and_stops_nothing(agent, serve, talk):
     terminal.until("there is no setting 'agent.max_turn'")
     terminal.until(lambda rows: any(row.startswith(">") for row in rows))
     terminal.type("n\r").until(READY)
-    terminal.type("/help deploy\r").until("/deploy is of this folder, which is not trusted")
+    terminal.type("/help deploy\r").until("/deploy belongs to this folder, which is not trusted")
 
 
 def test_skills_are_listed_and_called_by_name(agent, chat):

@@ -182,7 +182,7 @@ def test_a_link_is_not_followed_into_trust(agent, project, tmp_path):
 def test_nothing_to_trust(agent):
     done = agent("trust", "--yes")
     assert done.returncode == 0
-    assert "nothing that would need trust" in done.stderr
+    assert "nothing that needs trust" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,7 @@ def test_whole_lines_are_heard_and_the_rest_goes_to_nobody(agent, serve, shell):
     (agent.workspace / "go").touch()
     terminal.until("One")
     hold.set()
-    terminal.until("8 characters typed at the end went to nobody")
+    terminal.until("discarded 8 characters typed at the end")
     assert is_back(terminal)
     said = [m["content"] for m in server.requests[-1].body["messages"] if m["role"] == "user"]
     assert "echo leaked" in str(said[-1])
@@ -78,7 +78,7 @@ def test_what_can_not_be_heard_any_more_waits_in_the_session(agent, serve, shell
     terminal.type("agent run --yolo 'wait for it'\r").until("while [ ! -e go ]")
     until(lambda: not terminal.child.getecho())
     terminal.type("echo leaked\r").until("heard at its next step: echo leaked")
-    terminal.type("\x03").until("what you typed is heard when the session goes on")
+    terminal.type("\x03").until("what you typed will be heard when the session continues")
     assert is_back(terminal)
     assert agent("resume", "--last").returncode == 0
     assert "echo leaked" in str(server.requests[-1].body)

@@ -10,7 +10,7 @@ import pytest
 
 from agentcli.checkpoints.checkpointer import checkpoints_of
 from agentcli.events.actions import MessageAction
-from agentcli.events.observations import CheckpointObservation, GoingBackObservation
+from agentcli.events.observations import CheckpointObservation, RestoreStartedObservation
 from agentcli.sessions.session import Session, read_session
 from tests.conftest import git
 from tests.server import Call, Reply
@@ -170,7 +170,7 @@ def test_without_an_event_the_places_to_go_back_to_are_listed(agent, serve):
     agent("run", "count")
     listed = agent("rewind")
     assert listed.returncode == 2
-    assert "back to which event?" in listed.stderr
+    assert "rewind to which event?" in listed.stderr
     assert [line.split()[2] for line in listed.stdout.splitlines()] == ["user", "agent", "agent"]
     assert agent("rewind", "--to", "999").returncode == 2
 
@@ -220,7 +220,7 @@ def test_fork_needs_a_new_folder(agent, serve):
     agent("run", "count")
     refused = agent("fork", "--dir", str(agent.workspace))
     assert refused.returncode == 2
-    assert "is there already" in refused.stderr
+    assert "already exists" in refused.stderr
     assert len(agent.sessions) == 1
     beside = json.loads(agent("fork", "--json").stdout)["workspace"]
     assert Path(beside).parent == agent.workspace.parent
@@ -407,7 +407,7 @@ def test_one_that_was_killed_is_told_to_the_person_and_the_model(agent, serve, r
     [folder] = agent.sessions
     with Session.open(folder) as session:
         kept = checkpoints_of(folder, str(repository)).take()
-        begun = GoingBackObservation(
+        begun = RestoreStartedObservation(
             content="undo of 1 step", command=f"agent undo --session {session.id}"
         )
         session.emit_group([CheckpointObservation(tree=kept.tree, moment="before_rewind"), begun])
@@ -415,7 +415,7 @@ def test_one_that_was_killed_is_told_to_the_person_and_the_model(agent, serve, r
     (repository / "a").unlink()
     resumed = agent("resume", folder.name, "go on")
     assert resumed.returncode == 0, resumed.stderr
-    assert "undo of 1 step was cut off: some files are as they were then" in resumed.stderr
+    assert "undo of 1 step was interrupted: some files are restored" in resumed.stderr
     assert f"to finish it: agent undo --session {folder.name}" in resumed.stderr
     assert f"agent rewind {folder.name} --files --to {kept_at}" in resumed.stderr
     told = [e.content for e in read_session(folder).events if isinstance(e, MessageAction)]

@@ -49,7 +49,7 @@ def test_a_server_of_the_project_is_kept_in_its_file(agent):
         (["a__b", "--", "x"], "can't name a tool server"),
         (["both", "--url", "http://127.0.0.1/", "--", "x"], "a command or a url"),
         (["none"], "a command or a url"),
-        (["ours", "--project", "--network", "--", "x"], "for each person to say"),
+        (["ours", "--project", "--network", "--", "x"], "a project can't decide"),
         (["bad", "--env", "X", "--", "x"], "is not NAME=VALUE"),
     ],
 )

@@ -36,7 +36,7 @@ _LIMITS = ("no_sandbox", "max_turns", "max_budget_usd", "max_time", "no_summary"
 def acp(
     flags: Flags,
     setup: Annotated[
-        bool, typer.Option("--setup", help="Do agent setup instead: editors call it so.")
+        bool, typer.Option("--setup", help="Run agent setup instead; editors use this.")
     ] = False,
 ) -> int:
     if setup:
@@ -54,7 +54,7 @@ def acp(
             hint="install it beside agent: pip install 'agentcli[acp]'",
         ) from error
     if sys.stdin.isatty():
-        print("agent: waits for an editor to speak on stdin; Ctrl-C ends it", file=sys.stderr)
+        print("agent: waiting for an editor on stdin; Ctrl-C ends it", file=sys.stderr)
     assigned = parse_assignments(flags.assignments)
     use_configured_store(assigned)
     clean_up_interrupted_work()

@@ -47,10 +47,10 @@ def chat(
             flags, task=task, continue_newest=continue_newest, session=session, name=name
         )
     if flags.format != "text":
-        raise UsageError("a conversation has no output for programs", hint="agent run --json")
+        raise UsageError("a conversation has no JSON output", hint="agent run --json")
     if flags.requires:
         raise UsageError(
-            f"{flags.requires} is for work that comes to its end by itself",
+            f"{flags.requires} does not apply to a conversation",
             hint=f"agent run {flags.requires} …",
         )
     from agentcli.cli.conversation.launch import converse

@@ -34,7 +34,7 @@ def compact(
     ] = "",
     preview: Annotated[
         bool,
-        typer.Option("--preview", help="Show the summary, which costs, and leave all in sight."),
+        typer.Option("--preview", help="Show the summary, which costs money, but don't apply it."),
     ] = False,
     session: SessionOption = None,
     as_json: Json = False,

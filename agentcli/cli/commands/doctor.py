@@ -48,6 +48,7 @@ from agentcli.sessions.store_selection import FILES, selected_store
 from agentcli.shell.shell import Shell
 from agentcli.system.programs import distrusted, find_program, person_environ, sanitize_environment
 from agentcli.ui.sanitize import say
+from agentcli.ui.summary import count
 
 _VERSION_LIMIT_S = 5
 _SHELL_LIMIT_S = 10
@@ -72,7 +73,7 @@ class Check:
 def doctor(
     asking: Annotated[
         bool,
-        typer.Option("--ask", help="Let the model say a word: costs a fraction of a cent."),
+        typer.Option("--ask", help="Ask the model for one word; costs a fraction of a cent."),
     ] = False,
     as_json: Json = False,
 ) -> int:
@@ -131,7 +132,7 @@ def _path() -> Check:
     if not left_out:
         return Check("path", "ok", "commands can write to no folder on it")
     folders = ", ".join(folder or "(empty)" for folder in left_out)
-    return Check("path", "ok", f"no program of agent's own is taken from: {folders}")
+    return Check("path", "ok", f"agent itself runs no program from: {folders}")
 
 
 def _browser(chosen: str) -> Check:
@@ -238,7 +239,7 @@ def _tried_out(sandbox: Sandbox, folder: Path) -> Check:
     works = ", ".join(name for name, possible in found.items() if possible)
     detail = f"{stopped} of {len(ATTACKS)} attacks stopped; possible: {works}"
     if unexpected := surprises(found, sandbox.layer):
-        detail = f"{detail}; not as it should be: {', '.join(unexpected)}"
+        detail = f"{detail}; unexpected: {', '.join(unexpected)}"
         return Check("sandbox tried out", "failed", detail, "choose another: sandbox.layer")
     return Check("sandbox tried out", "ok", detail)
 
@@ -274,7 +275,7 @@ def _storage(home: Path) -> Check:
         probe.write_bytes(b"x")
         probe.unlink()
     except OSError as error:
-        hint = "set AGENT_HOME to a folder that can be written"
+        hint = "set AGENT_HOME to a writable folder"
         return Check("storage", "failed", f"{home}: {error.strerror}", hint)
     free = shutil.disk_usage(home).free // 1_000_000
     detail = f"{home} ({free:,} MB free)"
@@ -289,7 +290,7 @@ def _providers(builder: AgentBuilder, asking: bool) -> Iterator[Check]:
         if each.error:
             yield Check(each.provider, "warning", each.error, _HINTS.get(each.standing, ""))
         else:
-            yield Check(each.provider, "ok", f"answers, {len(each.models)} models")
+            yield Check(each.provider, "ok", f"answers, {count(len(each.models), 'model')}")
     try:
         name = builder.registry().choose(builder.settings.model.name)
         builder.registry().endpoint(name)

@@ -65,7 +65,7 @@ def _chosen(original: Path) -> tuple[int, str]:
     from agentcli.cli.choose_message import choose_message
     from agentcli.ui.picker import Question
 
-    question = Question("a copy from where on? ", "makes the copy", "makes the copy and sends this")
+    question = Question("fork from where? ", "forks", "forks and sends this")
     picked = choose_message(read_session(original).events, question, with_end=True)
     return picked.value, picked.message
 

@@ -49,7 +49,7 @@ def _tell_why_none(found: list[ProviderAnswer]) -> int:
         )
         return 4
     if found:
-        print_error("no model can be reached", "what each provider says is above; see agent doctor")
+        print_error("no model can be reached", "the providers' answers are above; see agent doctor")
     else:
         print_error(
             "no model can be reached: no key is set and no local server answers",

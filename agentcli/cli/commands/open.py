@@ -31,8 +31,8 @@ def open_(
     agent = in_use_by(folder)
     if agent is None:
         raise SessionError(
-            f"{folder.name} is not open anywhere, so nothing of it runs",
-            hint=f"agent resume {folder.name}, and ask for the server",
+            f"{folder.name} is not open anywhere, so none of its servers is running",
+            hint=f"agent resume {folder.name}, and ask it to start the server",
         )
     opened = open_port(agent, port)
     if opened is None:

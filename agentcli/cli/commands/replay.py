@@ -71,7 +71,7 @@ def replay(
     model: Annotated[
         str | None,
         typer.Option(
-            "--model", "-m", metavar="NAME", help="Let this model continue from --from, else from the task."
+            "--model", "-m", metavar="NAME", help="Let this model continue from --from (the task)."
         ),
     ] = None,
     folder: Annotated[

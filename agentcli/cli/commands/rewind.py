@@ -45,7 +45,9 @@ def rewind(
         record = read_session(folder)
         if as_json or not at_terminal():
             _list_events(record, as_json)
-            raise UsageError("back to which event?", hint=f"agent rewind {folder.name} --to EVENT")
+            raise UsageError(
+                "rewind to which event?", hint=f"agent rewind {folder.name} --to EVENT"
+            )
         to, message = _chosen(record, only_files=files and not both)
     files, conversation = both or files, both or conversation
     with Session.open(folder) as opened:
@@ -66,7 +68,7 @@ def _chosen(record: SessionRecord, *, only_files: bool) -> tuple[int, str]:
     from agentcli.ui.picker import Question
 
     sending = "" if only_files else "goes back and sends this"
-    question = Question("back to before which message? ", "goes back", sending)
+    question = Question("rewind to before which message? ", "goes back", sending)
     picked = choose_message(record.events, question)
     return picked.value, "" if only_files else picked.message
 

@@ -50,11 +50,12 @@ def run_once(
         return _work_in_new(flags, task, name, record, tries, models)
     if name is not None:
         raise UsageError(
-            "--name is for a new session", hint="agent sessions rename gives an old one a name"
+            "--name is for a new session", hint="to name an existing session: agent sessions rename"
         )
     if record is not None:
         raise UsageError(
-            "--record is for a new session", hint="agent replay --save FILE records an old one"
+            "--record is for a new session",
+            hint="to record an existing session: agent replay --save FILE",
         )
     # Help and wrong flags don't need the modules of sessions, which take 0.3 s to load.
     from agentcli.cli.session_selector import SessionSelector

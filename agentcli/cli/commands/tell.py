@@ -48,7 +48,7 @@ def tell(
     holder = store.holder()
     if holder and not holder.is_here:
         raise UsageError(
-            f"session {folder.name} is at work on {holder.host}, and is told things there",
+            f"session {folder.name} is at work on {holder.host}, so messages must be sent there",
             hint=f"agent tell {folder.name} on that machine",
         )
     message = text
@@ -66,7 +66,7 @@ def tell(
         here = "" if isinstance(store, FileStore) else " on this machine"
         when = f"when it is resumed{here}: agent resume {folder.name}"
     else:
-        when = "at its next step" if steer else "when it has done what it is at"
+        when = "at its next step" if steer else "after this turn"
     print(f"{folder.name} gets this {when}")
 
 
@@ -74,7 +74,9 @@ def _require_words(text: str) -> None:
     """Raise UsageError if `text` is the name of a session: the message itself was forgotten."""
     for folder, state in session_states(home()):
         if text in (folder.name, state.name):
-            raise UsageError(f"what is {text} to be told?", hint=f'agent tell {text} "…"')
+            raise UsageError(
+                f"{text} is a session; what is the message?", hint=f'agent tell {text} "…"'
+            )
 
 
 COMMAND = tell

@@ -31,13 +31,13 @@ def trust(
         str | None, typer.Argument(help="The one you are in if left out.", metavar="DIR")
     ] = None,
     show: Annotated[bool, typer.Option("--show", help="Only show what would take effect.")] = False,
-    revoke: Annotated[bool, typer.Option("--revoke", help="Trust it no longer.")] = False,
+    revoke: Annotated[bool, typer.Option("--revoke", help="Stop trusting it.")] = False,
     list_all: Annotated[bool, typer.Option("--list", help="All folders you trust.")] = False,
     yes: Yes = False,
     as_json: Json = False,
 ) -> int:
     if show + revoke + list_all > 1:
-        raise UsageError("--show, --revoke and --list: one of them")
+        raise UsageError("--show, --revoke and --list can't be combined")
     store = trust_store(person_environ())
     if list_all:
         return _list(store, as_json)

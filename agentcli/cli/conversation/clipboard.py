@@ -69,11 +69,13 @@ def copy_text(text: str, prompt: Prompt) -> str:
     encoded = base64.b64encode(data).decode()
     if len(encoded) > _LONGEST_OSC:
         raise UsageError(
-            f"{len(data):,} bytes are more than terminals take into the clipboard",
+            f"{len(data):,} bytes are too much for a terminal to copy",
             hint="/export FILE writes the whole conversation; or install wl-copy or xclip",
         )
     if not prompt.send_sequence(f"\x1b]52;c;{encoded}\x07"):
-        raise UsageError("nothing here reaches a clipboard", hint="/export FILE; or install xclip")
+        raise UsageError(
+            "no clipboard can be reached from here", hint="/export FILE; or install xclip"
+        )
     return "the terminal"
 
 

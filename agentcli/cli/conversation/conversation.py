@@ -196,7 +196,7 @@ class Conversation:
     def session(self) -> Session:
         """The open session. Raises UsageError while there is none."""
         if self.opened is None:
-            raise UsageError("nothing was said yet", hint="say what is to be done")
+            raise UsageError("there is no session yet", hint="type what to do first")
         return self.opened.session
 
     def open_session(self) -> OpenSession:
@@ -309,7 +309,7 @@ class Conversation:
     def _require_free(self, key: str) -> None:
         """Raise ConfigError if the person at the prompt may not change this setting."""
         if self.builder.origins.get(key) == str(MANAGED_FILE):
-            raise ConfigError(f"{key} is set by {MANAGED_FILE}, and stays as it is")
+            raise ConfigError(f"{key} is set by {MANAGED_FILE} and can't be changed here")
 
     def use_model(self, name: str) -> None:
         """Use the model from the next request on. Raises ConfigError when it can't be used; nothing
@@ -417,7 +417,7 @@ class Conversation:
         if opened is not None and opened.context.shell.send_to_background():
             self.prompt.say("the command goes on in the background")
         else:
-            self.prompt.say("no command is running; nothing else can go to the background")
+            self.prompt.say("no command is running, so there is nothing to send to the background")
 
     def _next_mode(self) -> None:
         """Runs on the prompt's thread."""

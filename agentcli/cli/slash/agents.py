@@ -26,7 +26,7 @@ def agents(conversation: Conversation, argument: str) -> None:
     lines = [_of_agent(agent, known) for agent in known.known.values()]
     lines += [[Span(printable(notice), "yellow")] for notice in known.notices]
     if not known.may_delegate:
-        lines = [[Span("nothing is delegated here: see tools.enable_delegate", "yellow")]]
+        lines = [[Span("delegation is off here: see tools.enable_delegate", "yellow")]]
     if conversation.opened is not None:
         session = conversation.opened.session
         lines += [_of_child(session.folder.with_name(each)) for each in session.state.children]

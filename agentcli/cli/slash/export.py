@@ -42,7 +42,7 @@ def export(conversation: Conversation, argument: str) -> None:
         # A command of the session may have left a link to a file that only the person may write.
         raise UsageError(f"{tilde_path(path)} leads through a link", hint="choose another name")
     if path.name != own_name and path.exists():
-        raise UsageError(f"{tilde_path(path)} is there already", hint="choose another name")
+        raise UsageError(f"{tilde_path(path)} already exists", hint="choose another name")
     redact = redactor_for(conversation.builder)
     write_atomically(path, exporter(form)(trajectory_of(read_session(session.folder), redact)))
     conversation.print([Span(f"written as {form}: {tilde_path(path)}", "dim")])
@@ -71,7 +71,7 @@ def _meant(argument: str) -> tuple[str, str]:
                 f"is {word!r} a format or a file?",
                 hint=f"formats: {', '.join(formats)}; a file: /export {word}.md, or ./{word}",
             )
-    raise UsageError("one file, please", hint="/export [FORMAT] [FILE], quoted where it has blanks")
+    raise UsageError("name one file", hint="/export [FORMAT] [FILE], quoted if it has spaces")
 
 
 def _complete(conversation: Conversation, typed: str) -> Sequence[Completion]:

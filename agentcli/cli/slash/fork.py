@@ -24,7 +24,7 @@ from agentcli.ui.style import Span
 def fork(conversation: Conversation, argument: str) -> None:
     session, builder = conversation.session, conversation.builder
     target = builder.workspace / expanded(argument) if argument else None
-    question = Question("a copy from where on? ", "makes the copy", "makes the copy and sends this")
+    question = Question("fork from where? ", "forks", "forks and sends this")
     with conversation.prompt.suspended():
         picked = choose_message(list(session.events), question, with_end=True)
     original = session.id
@@ -36,7 +36,7 @@ def fork(conversation: Conversation, argument: str) -> None:
     where = tilde_path(done.workspace)
     conversation.print(
         *([Span(printable(note, multiline=False), "dim")] for note in done.notes),
-        [Span(f"you are in the copy, its files are in {where}", "dim")],
+        [Span(f"you are in the copy; its files are in {where}", "dim")],
         [Span(f"to go on with the original: /resume {original}", "dim")],
     )
     if picked.message:

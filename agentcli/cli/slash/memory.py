@@ -43,12 +43,12 @@ def memory(conversation: Conversation, argument: str) -> None:
 def _edit(conversation: Conversation, notes: Notes, way: str) -> None:
     """Open the notes in the editor. Raises UsageError."""
     if way not in _WAYS:
-        raise UsageError(f"/memory {way} means nothing", hint="/memory, /memory edit [user]")
+        raise UsageError(f"/memory {way} is not a command", hint="/memory, /memory edit [user]")
     path = notes.path(_WAYS[way][0])
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def done(code: int) -> None:
-        said = "what was changed is told from the next session on"
+        said = "changes apply from the next session on"
         conversation.print([Span(said if code == 0 else f"the editor failed ({code})", "dim")])
 
     edit(path, conversation.prompt, done)

@@ -22,7 +22,7 @@ from agentcli.ui.style import Line, Span, cells
 
 _MODES: dict[str, str] = {
     "plan": "reads, changes nothing",
-    "ask": "asks for what the sandbox or a checkpoint doesn't hold",
+    "ask": "asks for what neither the sandbox nor a checkpoint covers",
     "auto-edit": "as ask, and changes files unasked where there is no sandbox",
     "yolo": "asks nothing; what is denied or blocked stays so",
 }

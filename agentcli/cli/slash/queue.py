@@ -31,12 +31,12 @@ def queue(conversation: Conversation, argument: str) -> None:
             conversation.prompt.put(taken.typed)
         case ["hold"]:
             held = conversation.control.waiting.hold()
-            said = "what waits is held back until /queue release" if held else "nothing waits"
+            said = "waiting messages are held until /queue release" if held else "nothing waits"
             conversation.print([Span(said, "dim")])
         case ["release"]:
             _release(conversation)
         case _:
-            raise UsageError(f"/queue {argument} means nothing", hint=_HINT)
+            raise UsageError(f"/queue {argument} is not a command", hint=_HINT)
 
 
 def _show(conversation: Conversation) -> None:
@@ -55,7 +55,7 @@ def _take(conversation: Conversation, place: str) -> Submission:
     """Take the input at `place` out of the queue. Raises UsageError."""
     taken = conversation.control.waiting.take(number(place, "/queue drop 1") - 1)
     if taken is None:
-        raise UsageError(f"there is no {place} among what waits", hint="/queue lists it")
+        raise UsageError(f"no waiting message has the number {place}", hint="/queue lists it")
     return taken
 
 
@@ -65,7 +65,7 @@ def _release(conversation: Conversation) -> None:
     released = control.waiting.release()
     if (before or released) and not control.is_working:
         control.inputs.put(ContinueWork())
-    said = "what waits is heard now" if before or released else "nothing is held back"
+    said = "waiting messages are heard now" if before or released else "nothing is held back"
     conversation.print([Span(said, "dim")])
 
 

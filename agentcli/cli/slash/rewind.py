@@ -36,7 +36,9 @@ def rewind(conversation: Conversation, argument: str) -> None:
         event, *parts = argument.split()
         part = " ".join(parts)
         if part not in _PARTS:
-            raise UsageError(f"back in {part!r}?", hint=_EXAMPLE)
+            raise UsageError(
+                f"{part!r} is not a part to rewind: files or conversation", hint=_EXAMPLE
+            )
         _go_back(conversation, number(event, _EXAMPLE), part)
         return
     with conversation.prompt.suspended():
@@ -52,10 +54,11 @@ def rewind(conversation: Conversation, argument: str) -> None:
 
 def _chosen(conversation: Conversation) -> tuple[Place, str]:
     place = choose_place(
-        list(conversation.session.events), Question("back to before which message? ", "chooses it")
+        list(conversation.session.events),
+        Question("rewind to before which message? ", "chooses it"),
     ).value
     parts = [Choice(part, told) for part, told in _PARTS.items()]
-    picked = pick(Question("go back in what? ", "goes back"), parts)
+    picked = pick(Question("rewind what? ", "goes back"), parts)
     if picked is None:
         raise NothingChosen
     return place, picked.value

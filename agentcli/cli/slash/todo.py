@@ -14,7 +14,7 @@ def todo(conversation: Conversation, argument: str) -> None:
     events = newest_first(conversation.session.events)
     newest = next((event for event in events if isinstance(event, TaskTrackingAction)), None)
     if newest is None or not newest.task_list:
-        conversation.print([Span("the agent keeps no list of tasks here", "dim")])
+        conversation.print([Span("the agent has no task list here", "dim")])
         return
     conversation.print([Span(newest.message, "dim")], *call_lines(newest))
 

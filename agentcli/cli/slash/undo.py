@@ -25,7 +25,7 @@ def undo(conversation: Conversation, argument: str) -> None:
     force = _FORCE in words
     counts = [word for word in words if word != _FORCE]
     if len(counts) > 1:
-        raise UsageError("one number will do", hint="such as /undo 3")
+        raise UsageError("/undo takes one number", hint="such as /undo 3")
     count = number(counts[0], "/undo 3") if counts else 1
     with conversation.session_at_rest() as session:
         try:

@@ -38,7 +38,7 @@ def list_(as_json: Json = False) -> None:
     for notice in known.notices:
         say(f"agent: {notice}", sys.stderr)
     if not known.may_delegate:
-        say("agent: nothing is delegated here: see tools.enable_delegate", sys.stderr)
+        say("agent: delegation is off here: see tools.enable_delegate", sys.stderr)
 
 
 COMMAND = list_

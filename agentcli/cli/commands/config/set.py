@@ -81,7 +81,7 @@ def _tell_what_differs(key: str, value: Any, path: Path, project: bool) -> None:
     if project and str(path) not in origin and any(beyond_tightening({key: value})):
         print_error("it takes effect once this folder is trusted", "agent trust")
     elif origin and str(path) not in origin:
-        print_error(f"{origin} sets {key} too, and goes before it")
+        print_error(f"{origin} also sets {key} and takes precedence")
     for fault in faults:
         print_error(fault.message, fault.hint)
 

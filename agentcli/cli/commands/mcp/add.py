@@ -51,7 +51,7 @@ def add(
     if bool(command) == bool(url):
         raise UsageError("a server has a command or a url, one of them", hint="agent mcp add -h")
     if project and (network or no_sandbox):
-        told = "how a server is contained is for each person to say, not for a project"
+        told = "a project can't decide how a server is contained"
         raise UsageError(told, hint=f"agent config set mcp_servers.{name}.network true")
     values: dict[str, Any] = {"url": url} if url else {"command": (command or [""])[0]}
     values |= {"args": command[1:]} if command and command[1:] else {}
@@ -59,7 +59,7 @@ def add(
     values |= {"headers": named_in(header)} if header else {}
     place = project_file(here()) if project else user_file(person_environ())
     if has_server(name, here(), project=project):
-        raise UsageError(f"{place} has a server {name}", hint=f"agent mcp remove {name}")
+        raise UsageError(f"{place} already has a server {name}", hint=f"agent mcp remove {name}")
     if project:
         write_project(here(), name, values)
         say(f"{name} is in {place}; it takes effect once this folder is trusted: agent trust")

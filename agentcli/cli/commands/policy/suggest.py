@@ -64,7 +64,7 @@ def _print_suggestion(chosen: Sequence[str], approved: int, covered: int, risky:
     print(f"agent: {covered} of {approved} approvals are covered", file=sys.stderr)
     if risky:
         print(
-            f"agent: {risky} of high risk: there is no rule for those, they are always asked",
+            f"agent: {risky} of high risk: no rule can cover those, they are always asked about",
             file=sys.stderr,
         )
 

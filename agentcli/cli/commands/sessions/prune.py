@@ -23,7 +23,7 @@ from agentcli.sessions.manage.retention import PruneRule, parse_age, to_prune, u
 def prune(
     older_than: Annotated[
         str | None,
-        typer.Option("--older-than", help="Not used for so long: 12h, 30d, 8w.", metavar="AGE"),
+        typer.Option("--older-than", help="Not used for this long: 12h, 30d, 8w.", metavar="AGE"),
     ] = None,
     keep: Annotated[
         int | None, typer.Option("--keep", min=0, help="All but the newest N.", metavar="N")

@@ -34,7 +34,7 @@ def repair(
         print(json.dumps({"session_id": folder.name, "dry_run": dry_run, **asdict(done)}))
         return
     if done.fault is None:
-        print(f"{folder.name} is whole")
+        print(f"{folder.name} is not damaged")
         return
     would = "would be " if dry_run else ""
     say(done.fault)

@@ -34,11 +34,9 @@ def search(
     ],
     everywhere: Everywhere = False,
     limit: Annotated[
-        int, typer.Option("--limit", "-n", min=1, help="At most so many hits.", metavar="N")
+        int, typer.Option("--limit", "-n", min=1, help="At most N hits.", metavar="N")
     ] = 20,
-    rebuild: Annotated[
-        bool, typer.Option("--rebuild", help="Make the index anew before searching.")
-    ] = False,
+    rebuild: Annotated[bool, typer.Option("--rebuild", help="Rebuild the index first.")] = False,
     no_pager: NoPager = False,
     as_json: Json = False,
 ) -> int:

@@ -50,7 +50,7 @@ def add(
     ] = "",
     project: ProjectFlag = False,
     replace: Annotated[
-        bool, typer.Option("--replace", help="Also in place of those that are there.")
+        bool, typer.Option("--replace", help="Replace skills that already exist.")
     ] = False,
     yes: Yes = False,
     as_json: Json = False,
@@ -72,7 +72,7 @@ def add(
     for skill in found:
         print(reveal_hidden(str(target / skill.name)))
     if project and any(skill.scripts for skill in found):
-        print("agent: with scripts they take effect after: agent trust", file=sys.stderr)
+        print("agent: skills with scripts take effect after: agent trust", file=sys.stderr)
     return 0
 
 
@@ -84,7 +84,7 @@ def _fetched(source: str, ref: str) -> Iterator[Path]:
             raise UsageError("--ref is for repositories that are fetched by their address")
         root = expanded(source)
         if not root.is_dir():
-            hint = "give a folder, or an address as https://… or user@host:…"
+            hint = "give a folder, or an address such as https://… or user@host:…"
             raise UsageError(f"there is no folder {source}", hint=hint)
         yield root.absolute()
         return
@@ -107,7 +107,7 @@ def _searched(root: Path, path: str) -> list[SkillSource]:
     """Return the skills in `path` of the source. Raises UsageError when there is no such folder."""
     place = (root / path).resolve()
     if not place.is_relative_to(root.resolve()) or not place.is_dir():
-        raise UsageError(f"there is no folder {path} in it")
+        raise UsageError(f"there is no folder {path} in the source")
     return find_sources(root if not path else place)
 
 
@@ -140,7 +140,7 @@ def _copy(found: Sequence[SkillSource], target: Path, replace: bool) -> None:
         for skill in found:
             if (target / skill.name).exists():
                 hint = "--replace puts the new one in its place; --only leaves others out"
-                raise UsageError(f"{target / skill.name} is there already", hint=hint)
+                raise UsageError(f"{target / skill.name} already exists", hint=hint)
     for skill in found:
         skill.copy_to(target / skill.name, replace=replace)
 

@@ -32,7 +32,7 @@ def list_skills(as_json: Json = False) -> None:
     for notice in known.notices:
         say(f"agent: {notice}", sys.stderr)
     if not (known.found or as_json):
-        print("no skills are known here; to take some in: agent skills add --help", file=sys.stderr)
+        print("there are no skills here; to add some: agent skills add --help", file=sys.stderr)
 
 
 COMMAND = list_skills

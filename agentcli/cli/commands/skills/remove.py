@@ -23,7 +23,7 @@ from agentcli.ui.unambiguous_text import reveal_hidden
 
 
 def remove(
-    name: Annotated[str, typer.Argument(help="Its name, as it is listed.", metavar="SKILL")],
+    name: Annotated[str, typer.Argument(help="As in agent skills list.", metavar="SKILL")],
     project: ProjectFlag = False,
     yes: Yes = False,
     as_json: Json = False,
@@ -32,7 +32,7 @@ def remove(
     place = target / name
     if place.parent != target or name.startswith(".") or not (place / SKILL_FILE).is_file():
         raise UsageError(f"{target} has no skill {name!r}", hint=_where(name, project))
-    if not confirmed(f"remove {reveal_hidden(str(place))} with all that is in it?", yes):
+    if not confirmed(f"remove {reveal_hidden(str(place))} and everything in it?", yes):
         print("agent: nothing was removed", file=sys.stderr)
         return 1
     try:
@@ -49,9 +49,9 @@ def _where(name: str, project: bool) -> str:
     """Say where a skill of this name is, if it is elsewhere."""
     for skill in known_skills().found:
         if skill.name == name and skill.of_project is not project:
-            return (
-                "it is one of the project: --project" if skill.of_project else "leave --project out"
-            )
+            if skill.of_project:
+                return "it belongs to the project: add --project"
+            return "it is your own: leave out --project"
         if skill.name == name:
             return f"it is in {skill.path.parent}: remove it there"
     return "see: agent skills list"

@@ -20,7 +20,7 @@ from agentcli.ui.sanitize import printable, say
 
 
 def show(
-    name: Annotated[str, typer.Argument(help="Its name, as it is listed.", metavar="SKILL")],
+    name: Annotated[str, typer.Argument(help="As in agent skills list.", metavar="SKILL")],
     as_json: Json = False,
 ) -> None:
     skill = _named(known_skills(), name)
@@ -45,7 +45,7 @@ def _named(known: Skills, name: str) -> Skill:
             return skill
     near = get_close_matches(wanted, [skill.name for skill in known.found], 1, 0.6)
     hint = f"did you mean {near[0]}?" if near else "see: agent skills list"
-    raise UsageError(f"no skill is called {name!r} here", hint=hint)
+    raise UsageError(f"there is no skill {name!r} here", hint=hint)
 
 
 COMMAND = show
