@@ -132,7 +132,10 @@ class Session:
     def work(self) -> TurnResult:
         """One turn on what was said."""
         self._require_idle()
-        with interrupts.stoppable_thread() as self._working, interrupts.ctrl_c_interrupts() as heard:
+        with (
+            interrupts.stoppable_thread() as self._working,
+            interrupts.ctrl_c_interrupts() as heard,
+        ):
             try:
                 self.result = run_turn(self._opened.agent, self._opened.session)
             finally:

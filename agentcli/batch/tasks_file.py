@@ -103,11 +103,15 @@ def _of_json(text: str, path: Path) -> Iterator[tuple[int, Any]]:
         try:
             entry = json.loads(line, object_pairs_hook=_without_doubles)
         except (ValueError, RecursionError) as error:
-            is_syntax = isinstance(error, json.JSONDecodeError)
-            told = f"column {error.colno}: {error.msg}" if is_syntax else str(error)
-            yield number, f"it is no JSON: {told.removesuffix(' at')}"
+            yield number, f"it is no JSON: {_syntax_fault(error)}"
         else:
             yield number, entry if isinstance(entry, dict) else "it is no JSON object"
+
+
+def _syntax_fault(error: Exception) -> str:
+    if isinstance(error, json.JSONDecodeError):
+        return f"column {error.colno}: {error.msg.removesuffix(' at')}"
+    return str(error)
 
 
 def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
