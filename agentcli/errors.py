@@ -156,10 +156,10 @@ _INTERRUPTS = {
 
 class TurnInterrupted(BaseException):
     """The turn was asked to stop from outside. `exit_code` is 130 (SIGINT), 143 (SIGTERM) or 141
-    (stdout closed); `told` is what the model is told about it."""
+    (stdout closed); `model_message` is what the model is told about it."""
 
     def __init__(self, reason: str, exit_code: int) -> None:
         super().__init__(reason)
-        self.told = _INTERRUPTS.get(exit_code, "interrupted by the user")
+        self.model_message = _INTERRUPTS.get(exit_code, "interrupted by the user")
         self.reason = reason
         self.exit_code = exit_code

@@ -33,7 +33,7 @@ class OutOfTime(TurnInterrupted):
 
     def __init__(self) -> None:
         super().__init__("out of time", 6)
-        self.told = "stopped: the time of this run is over"
+        self.model_message = "stopped: the time of this run is over"
 
 
 def install() -> None:
@@ -46,14 +46,14 @@ def install() -> None:
         signal.signal(signal.SIGQUIT, _on_quit)
 
 
-def end() -> None:
+def mark_outcome_decided() -> None:
     """Declare the outcome decided: one more signal has no effect, a second ends the process."""
     global _ending
     _ending = True
 
 
 @contextmanager
-def hearing_ctrl_c() -> Iterator[bool]:
+def ctrl_c_interrupts() -> Iterator[bool]:
     """Make Ctrl-C raise TurnInterrupted within the block, as after `install`, for programs that
     leave Ctrl-C to Python. Yields whether it does: nothing changes on threads other than the main
     one, or where the program handles SIGINT itself."""
@@ -69,7 +69,7 @@ def hearing_ctrl_c() -> Iterator[bool]:
 
 
 @contextmanager
-def heard_again() -> Iterator[None]:
+def interruptible_after_end() -> Iterator[None]:
     """Let signals interrupt within the block though the outcome is decided, as it may take long."""
     global _ending
     before, _ending = _ending, False
@@ -118,7 +118,7 @@ def stop_thread(thread: threading.Thread, reason: TurnInterrupted) -> None:
     _told_to_stop[thread] = reason
 
 
-def take_back(thread: threading.Thread) -> None:
+def cancel_stop(thread: threading.Thread) -> None:
     """Discard a `stop_thread` that came too late for the work it was meant to stop."""
     _told_to_stop.pop(thread, None)
 
@@ -130,7 +130,7 @@ def stoppable_thread() -> Iterator[threading.Thread]:
     try:
         yield thread
     finally:
-        take_back(thread)
+        cancel_stop(thread)
 
 
 def check() -> None:
@@ -313,7 +313,7 @@ class Countdown:
 
 
 @contextmanager
-def off_the_clock() -> Iterator[None]:
+def pause_countdown() -> Iterator[None]:
     """Don't count the time of the block, in which a user is asked something, as time of the run.
     Only the main thread asks, so other threads are unaffected."""
     if _countdown is None or threading.current_thread() is not threading.main_thread():

@@ -20,10 +20,10 @@ from agentcli import interrupts
 from agentcli.acp.approver import EditorApprover
 from agentcli.acp.choices import EFFORT, MODE, MODEL, SETTINGS, modes, options
 from agentcli.acp.commands import Commands
-from agentcli.acp.editor import AnyUpdate, CantAsk, Editor
+from agentcli.acp.editor import AnyUpdate, CannotAsk, Editor
 from agentcli.acp.faults import stop_reason
 from agentcli.acp.prompts import Block, Prompt, read_prompt
-from agentcli.acp.servers import Given, with_servers
+from agentcli.acp.servers import EditorServer, with_servers
 from agentcli.acp.tool_calls import ToolCallView, fenced
 from agentcli.acp.updates import SessionUpdates
 from agentcli.acp.worker import Worker
@@ -51,7 +51,7 @@ _TRUST, _NOT_NOW, _NEVER = "trust", "not-now", "never"
 
 
 @dataclass(frozen=True)
-class Basis:
+class SessionDefaults:
     """What all sessions begin with: the settings given on the command line, by dotted key, and how
     what a folder brings along is described."""
 
@@ -59,28 +59,30 @@ class Basis:
     trust_text: Callable[[Fingerprint, TrustState], Iterable[str]]
 
 
-def require_model(basis: Basis) -> None:
+def require_model(defaults: SessionDefaults) -> None:
     """Raises SetupNeeded when there is no model to ask, ConfigError for wrong settings."""
-    builder, _ = builder_in(user_home(person_environ()), basis.flags)
+    builder, _ = builder_in(user_home(person_environ()), defaults.flags)
     settings = builder.settings
     Roles.of(settings, builder.registry(), settings.model.name).chain("main").warm_up()
 
 
 @dataclass(frozen=True)
-class Place:
+class SessionPlace:
     """Where a session works, which folders it may write to beside that, and the tool servers of its
     editor."""
 
     workspace: Path
     more_folders: tuple[str, ...] = ()
-    servers: tuple[Given, ...] = ()
+    servers: tuple[EditorServer, ...] = ()
 
 
 class EditorSession:
     """Nothing of a new session is on disk before the first prompt. All methods but those that say
     so are for its `worker`, and raise AgentError."""
 
-    def __init__(self, basis: Basis, editor: Editor, folder: Path, place: Place) -> None:
+    def __init__(
+        self, defaults: SessionDefaults, editor: Editor, folder: Path, place: SessionPlace
+    ) -> None:
         self.id = folder.name
         self.worker = Worker(f"session {folder.name}")
         self.busy = False
@@ -89,7 +91,7 @@ class EditorSession:
         self.builder: AgentBuilder
         """Under the settings in force; known from `begin` or `load` on."""
         self.folder = folder
-        self._basis = basis
+        self._defaults = defaults
         self._editor = editor
         self._place = place
         self._commands = Commands(self)
@@ -288,7 +290,7 @@ class EditorSession:
             raise ConfigError(f"{key} is set by {MANAGED_FILE} and can't be changed here")
 
     def _load(self, ask_trust: Callable[[Fingerprint, TrustState], Answer] | None) -> AgentBuilder:
-        place, flags = self._place, {**self._basis.flags, **self._chosen}
+        place, flags = self._place, {**self._defaults.flags, **self._chosen}
         if place.more_folders:
             writable = [*flags.get("sandbox.writable", ()), *place.more_folders]
             flags["sandbox.writable"] = writable
@@ -335,7 +337,7 @@ class EditorSession:
             title="Trust what this folder brings along?",
             kind="other",
             status="pending",
-            content=[fenced("\n".join(self._basis.trust_text(found, state)))],
+            content=[fenced("\n".join(self._defaults.trust_text(found, state)))],
         )
         try:
             chosen = self._editor.ask_beside(
@@ -347,7 +349,7 @@ class EditorSession:
                     PermissionOption(option_id=_NEVER, name="Never", kind="reject_always"),
                 ],
             )
-        except CantAsk:
+        except CannotAsk:
             return "no"
         answers: dict[str, Answer] = {_TRUST: "yes", _NEVER: "never"}
         return answers.get(chosen, "no")

@@ -16,7 +16,7 @@ from agentcli.events.observations import (
     UserRejectObservation,
 )
 from agentcli.events.progress import Notice
-from agentcli.interrupts import off_the_clock
+from agentcli.interrupts import pause_countdown
 from agentcli.sessions.session import Session
 from agentcli.sessions.state import AgentState
 
@@ -96,7 +96,7 @@ def _approved(
     """Ask the user, and record the answer."""
     assert agent.approver is not None
     session.change_state(AgentState.AWAITING_USER_CONFIRMATION)
-    with off_the_clock():
+    with pause_countdown():
         approval = agent.approver.ask(action, decision.reason, risk=decision.risk)
     lasting = approval.allowed and approval.scope != "once"
     grant = approval.rule if lasting and approval.rule else None

@@ -25,12 +25,13 @@ def execute(agent: Agent, session: Session, actions: Sequence[Action]) -> None:
     try:
         for observation in _carry_out(agent, session, actions):
             session.emit(observation)
-            record_set_aside(agent, session)
+            record_git_cleanup(agent, session)
             if agent.hooks is not None and observation.cause in by_id:
                 agent.hooks.after(session, by_id[observation.cause], observation)
     except TurnInterrupted as interrupt:
         if not _is_asking(session):
-            content = f"Cut off while this was running ({interrupt.told}); its effect is unknown."
+            why = interrupt.model_message
+            content = f"Cut off while this was running ({why}); its effect is unknown."
             begun = [action for action in _unreported(session) if action.id in by_id]
             _record_interrupted(session, begun, content)
         raise
@@ -56,7 +57,7 @@ def record_not_started(session: Session, interrupt: TurnInterrupted) -> None:
     """Record which actions had not begun when an interrupt came. An open question to the user stays
     open, to be asked again."""
     if not _is_asking(session):
-        content = f"Not started: the turn came to an end first ({interrupt.told})."
+        content = f"Not started: the turn came to an end first ({interrupt.model_message})."
         _record_interrupted(session, _unreported(session), content)
 
 
@@ -82,14 +83,14 @@ def checkpoint_after_turn(agent: Agent, session: Session) -> None:
     nothing in it that git would run for whoever comes next."""
     if agent.git is not None:
         agent.git.end_turn()
-        record_set_aside(agent, session)
+        record_git_cleanup(agent, session)
     if agent.checkpointer is not None and (
         kept := agent.checkpointer.at_turn_end(show_saving(session))
     ):
         session.emit(kept)
 
 
-def record_set_aside(agent: Agent, session: Session) -> None:
+def record_git_cleanup(agent: Agent, session: Session) -> None:
     """Record what the git watch has put right in the meantime."""
     for observation in agent.git.observations() if agent.git is not None else ():
         session.emit(observation)

@@ -57,8 +57,7 @@ def work(agent: Agent, session: Session, countdown: Countdown | None) -> Ending:
         with time_limit:
             act(agent, session)
             if agent.limits.ending_at_limit(session.state, countdown):
-                # Queued messages wait for the end of a turn; at a limit, the turn would end without
-                # them.
+                # They wait for the end of the turn, and would miss it.
                 deliver_queued(agent, session, "queue")
             while True:
                 act(agent, session)

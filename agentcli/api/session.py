@@ -20,7 +20,7 @@ from agentcli.sessions.state import AgentState, State
 
 if TYPE_CHECKING:
     from agentcli.api.options import Images, Respond, SessionOptions
-    from agentcli.api.streaming import Streams
+    from agentcli.api.streaming import SessionStreams
 
 _CTRL_C = 130
 
@@ -48,7 +48,7 @@ class Session:
         self._working: threading.Thread | None = None
         self._is_interrupted = False
         self._is_closed = False
-        self._streams: Streams | None = None
+        self._streams: SessionStreams | None = None
         self.result: TurnResult | None = None
         """Of the newest turn."""
 
@@ -57,9 +57,9 @@ class Session:
         """A new session, or with `session_id` one that is there. Raises UsageError for options that
         don't fit, ConfigError where there is no model, key or sandbox, SessionError for a session
         that can't be read or written."""
-        from agentcli.api.opening import opened_session
+        from agentcli.api.opening import open_session
 
-        return cls(*opened_session(options))
+        return cls(*open_session(options))
 
     def __enter__(self) -> Self:
         return self
@@ -110,11 +110,11 @@ class Session:
     ) -> Generator[Event | Progress, None, TurnResult]:
         """`send`, told as it goes: events, which are recorded, and what passes between them, such
         as pieces of text. `result` has how it ended. To leave the loop interrupts the agent."""
-        from agentcli.api.streaming import Streams
+        from agentcli.api.streaming import SessionStreams
 
         self._require_idle()
         if self._streams is None:
-            self._streams = Streams(self._opened.session)
+            self._streams = SessionStreams(self._opened.session)
         return self._streams.stream(lambda: self.send(message, images), self.interrupt)
 
     def say(self, message: str, images: Images = ()) -> None:

@@ -16,10 +16,10 @@ from agentcli.agent.run_limits import Limits
 from agentcli.app import knowledge, memory, named_paths
 from agentcli.app.agents import KnownAgents, agents_of
 from agentcli.app.asking import asking
+from agentcli.app.budget import limits_of, require_prices
 from agentcli.app.checkpoints import policy_and_checkpointer
 from agentcli.app.child_parent import AskPerson, Parent
 from agentcli.app.child_role import ChildRole, tools_allowed
-from agentcli.app.delegating import Delegating
 from agentcli.app.editor import ask_editor
 from agentcli.app.hooks import (
     NO_PROJECT_HOOKS,
@@ -30,23 +30,23 @@ from agentcli.app.hooks import (
 )
 from agentcli.app.judge import ask_judge
 from agentcli.app.keys import stored_keys
+from agentcli.app.lazy_children import LazyChildren
 from agentcli.app.open_session import OpenSession, close_session
 from agentcli.app.policy import SessionPolicy, check_rules
 from agentcli.app.policy_parts import PolicyParts
-from agentcli.app.purse import limits_of, require_prices
 from agentcli.app.required import Required
 from agentcli.app.requirements import requirements
 from agentcli.app.resume import (
+    change_messages,
     end_survivors,
     last_writable,
     require_work,
     stored_schemas,
-    told_of_changes,
 )
 from agentcli.app.sandbox import Containment
 from agentcli.app.tool_context import tool_context
-from agentcli.app.tool_servers import session_tools, start_servers, tell_of_servers
-from agentcli.app.whereabouts import NameFolders, with_named_folders
+from agentcli.app.tool_servers import report_servers, session_tools, start_servers
+from agentcli.app.workspace_warnings import NameFolders, with_named_folders
 from agentcli.events import Source
 from agentcli.events.actions import MessageAction, SystemMessageAction
 from agentcli.events.observations import (
@@ -178,7 +178,7 @@ class AgentBuilder:
                     source=Source.ENVIRONMENT,
                 )
             )
-            tell_of_servers(opened)
+            report_servers(opened)
             opened.begin(resumed=False)
             undo.pop_all()
         return opened
@@ -212,11 +212,11 @@ class AgentBuilder:
             opened = self._open(session, ready, servers, stored)
             self._bring_up(opened, undo)
             facts = ready.containment.facts()
-            changed = list(told_of_changes(session, self.workspace, facts, was_here=was_here))
+            changed = list(change_messages(session, self.workspace, facts, was_here=was_here))
             session.emit(self._started(session, ready, resumed=True))
             for told in changed:
                 session.emit(MessageAction(content=told, source=Source.ENVIRONMENT))
-            tell_of_servers(opened)
+            report_servers(opened)
             opened.begin(resumed=True)
             if not has_message:
                 opened.knowledge.recall(session)
@@ -288,7 +288,7 @@ class AgentBuilder:
         parent = Parent(*of_person, session, containment, policy, limits, level)
         agent = Agent(
             llm=main,
-            memory=memory.memory(self.settings, models, schemas, session, limits),
+            memory=memory.build_memory(self.settings, models, schemas, session, limits),
             tools=tools,
             schemas=schemas,
             policy=policy,
@@ -299,7 +299,7 @@ class AgentBuilder:
             git=context.git,
             hooks=hooks,
             requirements=requirements(self.settings.run, containment, session, checkpointer),
-            children=Delegating(parent, agents) if tools.has("delegate") else None,
+            children=LazyChildren(parent, agents) if tools.has("delegate") else None,
             save_rule=policy.save_rule,
             recall=_after_message(known, context),
             last_notes=knowledge.last_notes(schemas, self.settings),
@@ -350,7 +350,7 @@ class AgentBuilder:
             environment, scope = containment.environment, containment.scope
             return WorkspaceFacts(self.workspace, environment, scope.may_read)
 
-        return knowledge.knowledge(self.settings, self.environ, self.workspace, notes, facts)
+        return knowledge.build_knowledge(self.settings, self.environ, self.workspace, notes, facts)
 
     def _for_child(
         self, role: ChildRole, settings: Settings, ask_person: AskPerson | None
@@ -378,7 +378,7 @@ class AgentBuilder:
         opened.agent = replace(
             agent,
             llm=chain,
-            memory=memory.memory(*parts),
+            memory=memory.build_memory(*parts),
             prefix=PrefixCheck(),
             effort=self.settings.model.effort or None,
         )

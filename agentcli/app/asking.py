@@ -8,7 +8,7 @@ from agentcli.agent.agent import Approver
 from agentcli.events import Source
 from agentcli.events.actions import AskUserAction, MessageAction
 from agentcli.events.live import newest_first
-from agentcli.interrupts import off_the_clock
+from agentcli.interrupts import pause_countdown
 from agentcli.sessions.session import Session
 from agentcli.sessions.state import AgentState
 
@@ -22,7 +22,7 @@ def asking(approver: Approver, session: Session) -> Callable[[str, Sequence[str]
         if _has_spoken(session):
             return None
         session.change_state(AgentState.AWAITING_USER_CONFIRMATION)
-        with off_the_clock():
+        with pause_countdown():
             answer = approver.answer(question, options)
         session.change_state(AgentState.RUNNING)
         return answer

@@ -10,7 +10,7 @@ from typing import Any
 from agentcli.app.agent_builder import AgentBuilder
 from agentcli.app.child_parent import AskPerson
 from agentcli.app.trust import Asker, load_with_trust
-from agentcli.app.whereabouts import NameFolders
+from agentcli.app.workspace_warnings import NameFolders
 from agentcli.errors import ConfigError
 from agentcli.settings import Settings
 from agentcli.system.programs import person_environ

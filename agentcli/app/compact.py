@@ -83,7 +83,7 @@ def _stored(builder: AgentBuilder, registry: Providers, session: Session) -> Mem
     schemas = stored_schemas(stored) if stored else ()
     models = Roles.of(builder.settings, registry, session.state.model)
     limits = builder.limits(session.state)
-    return session_memory.memory(builder.settings, models, schemas, session, limits)
+    return session_memory.build_memory(builder.settings, models, schemas, session, limits)
 
 
 def _told(action: CondensationAction | None, redact: Callable[[Any], Any]) -> Compaction:

@@ -16,7 +16,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from agentcli.app.setting_faults import in_words, place_of
+from agentcli.app.settings_errors import describe_error, dotted_key
 from agentcli.errors import ConfigError
 from agentcli.files.private import NotRegular, ownership_fault, read_regular
 from agentcli.files.toml_text import LongKeyError, load_toml
@@ -420,16 +420,16 @@ def _validate(layers: _Layers, tell: Callable[[str, ConfigError], None]) -> Sett
         except ValidationError as error:
             # Report wrong values before values that are missing.
             wrong_values = [fault for fault in error.errors() if fault["type"] != "missing"]
-            faults = {place_of(fault): fault for fault in wrong_values or error.errors()}
+            faults = {dotted_key(fault): fault for fault in wrong_values or error.errors()}
             keys = _keys_of(next(iter(faults)), layers.values)
             origin = layers.origins[keys[0]]
             # If a value has several valid types, the last fault is the one about bounds.
             fault = [faults[place] for place in faults if _keys_of(place, layers.values) == keys][
                 -1
             ]
-            beside = fault["type"] == "missing" and not place_of(fault).startswith(f"{keys[0]}.")
+            beside = fault["type"] == "missing" and not dotted_key(fault).startswith(f"{keys[0]}.")
             kind = _Missing if beside else ConfigError
-            tell(origin, kind(f"{origin}: {in_words(fault, keys[0])}"))
+            tell(origin, kind(f"{origin}: {describe_error(fault, keys[0])}"))
         else:
             wrong = next(_beyond_types(settings), None)
             if wrong is None:

@@ -77,7 +77,7 @@ def project_of(workspace: Path, user_home: Path) -> Path:
     return data.parent if data.name == ".git" else data
 
 
-def knowledge(
+def build_knowledge(
     settings: Settings,
     environ: Mapping[str, str],
     workspace: Path,

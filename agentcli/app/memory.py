@@ -9,7 +9,8 @@ from agentcli.app.side_models import costs_only
 from agentcli.events import Progress
 from agentcli.events.progress import Status
 from agentcli.llm.catalog import Catalog
-from agentcli.memory.building import ModelNames, build_memory
+from agentcli.memory import building
+from agentcli.memory.building import ModelNames
 from agentcli.memory.memory import Memory
 from agentcli.messages import Reply, Request, ToolSchema
 from agentcli.sessions.session import Session
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from agentcli.llm.roles import Roles
 
 
-def memory(
+def build_memory(
     settings: Settings,
     models: Roles,
     schemas: tuple[ToolSchema, ...],
@@ -44,12 +45,13 @@ def memory(
         return chain.complete(asked, quietly, costs_only(session))
 
     names, catalog = _names(settings, models), Catalog(settings.prices)
-    return build_memory(settings.memory, schemas, names, catalog, ask, session.emit)
+    return building.build_memory(settings.memory, schemas, names, catalog, ask, session.emit)
 
 
 def check(settings: Settings, models: Roles) -> None:
     """Raise ConfigError for settings that are not possible."""
-    build_memory(settings.memory, (), _names(settings, models), Catalog(settings.prices), None)
+    catalog = Catalog(settings.prices)
+    building.build_memory(settings.memory, (), _names(settings, models), catalog, None)
 
 
 def _names(settings: Settings, models: Roles) -> ModelNames:

@@ -116,14 +116,14 @@ def last_folder(past: Sequence[Event], workspace: str, layer: str) -> str | None
     return folder if Path(folder).is_dir() else None
 
 
-def told_of_changes(
+def change_messages(
     session: Session, workspace: Path, now: SandboxFacts | None, *, was_here: bool
 ) -> Iterator[str]:
     """Yield what the model must know about where it works now; the session is still as it was left.
     `was_here`: this home already had its folder."""
     if session.state.workspace != str(workspace):
         yield f"[The workspace is now {workspace}; what is said above was elsewhere.]"
-    if told := told_of_sandbox(session.events, now):
+    if told := sandbox_message(session.events, now):
         yield told
     if not was_here:
         yield (
@@ -132,7 +132,7 @@ def told_of_changes(
         )
 
 
-def told_of_sandbox(past: Sequence[Event], now: SandboxFacts | None) -> str:
+def sandbox_message(past: Sequence[Event], now: SandboxFacts | None) -> str:
     """Return what the model must know if its commands are contained differently than when the
     session was left, because its system text stays as it was; else empty."""
     before = newest(past, SessionStartedObservation)

@@ -70,9 +70,9 @@ def tool_context(
         ),
     )
     if settings.tools.enable_browsing:
-        from agentcli.app.browser import browser
+        from agentcli.app.browser import build_browser
 
-        context.browser = browser(session, containment, outputs)
+        context.browser = build_browser(session, containment, outputs)
     named_paths.restore(past, context)
     context.git = git_watch.start(context, sandbox, home, session)
     return context

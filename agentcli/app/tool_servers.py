@@ -71,7 +71,7 @@ def session_tools(
     return ToolCollection(offered([*tools, *more]), context)
 
 
-def tell_of_servers(opened: OpenSession) -> None:
+def report_servers(opened: OpenSession) -> None:
     """Tell the model which servers are left out, and which of its tools no longer exist."""
     lines = list(opened.servers.faults()) if opened.servers is not None else []
     gone = [

@@ -18,7 +18,7 @@ from agentcli.errors import SessionError, UsageError
 from agentcli.events import Event, Source
 from agentcli.events.actions import MessageAction, RewindAction
 from agentcli.events.live import newest
-from agentcli.events.observations import CheckpointObservation, GoingBackObservation
+from agentcli.events.observations import CheckpointObservation, RestoreStartedObservation
 from agentcli.files.names import display_path, quoted_path
 from agentcli.sessions.history import (
     StepTrees,
@@ -78,7 +78,7 @@ def undo(session: Session, count: int, *, force: bool = False) -> UndoResult:
     if not force:
         mine -= _others_work(kept, undone, now, target, mine)
     flags = f" {count}" * (count > 1) + " --force" * force
-    begun = GoingBackObservation(
+    begun = RestoreStartedObservation(
         content=f"undo of {_steps(count)}", command=f"agent undo{flags} --session {session.id}"
     )
     with _undoing(session, now, begun) as kept_at:
@@ -113,7 +113,7 @@ def rewind(session: Session, event_id: int, *, files: bool, conversation: bool) 
     # In a repository shared with other worktrees, restore only what the session touched.
     shared = {path for span in step_snapshots(session.events) for path in kept.paths(*span)}
     only = "" if conversation else " --files"
-    begun = GoingBackObservation(
+    begun = RestoreStartedObservation(
         content=f"going back to event {cut}", command=f"agent rewind {session.id}{only} --to {cut}"
     )
     with _undoing(session, now, begun) as kept_at:
@@ -148,7 +148,7 @@ def _newest_changes(
 
 
 @contextmanager
-def _undoing(session: Session, now: str, begun: GoingBackObservation) -> Iterator[int]:
+def _undoing(session: Session, now: str, begun: RestoreStartedObservation) -> Iterator[int]:
     """Wrap a restore. Records first the workspace as it is, in the event whose id is yielded, and
     what is about to happen, so that the model is told if it does not finish."""
     kept = CheckpointObservation(tree=now, moment="before_rewind")

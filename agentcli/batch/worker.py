@@ -15,7 +15,7 @@ from dataclasses import asdict
 from typing import Any, NoReturn, TextIO
 
 from agentcli import interrupts
-from agentcli.batch.carry_out import Doing, NeedsMoney, StoreLost, carry_out, failed
+from agentcli.batch.carry_out import Activity, BudgetUsedUp, StoreLost, carry_out, failed
 from agentcli.batch.task import Order
 from agentcli.errors import AgentError, TurnInterrupted
 from agentcli.system import programs
@@ -65,12 +65,12 @@ def _serve(reports: TextIO) -> None:
 
 
 def _carry_out(order: Order, reports: TextIO) -> None:
-    def tell(doing: Doing) -> None:
+    def tell(doing: Activity) -> None:
         _report(reports, order, {"doing": asdict(doing)})
 
     try:
         result = carry_out(order, tell)
-    except NeedsMoney as need:
+    except BudgetUsedUp as need:
         _report(reports, order, {"needs_money": need.spent_usd})
         return
     except StoreLost as lost:

@@ -26,7 +26,7 @@ def run_program(arguments: list[str]) -> int:
     except TurnInterrupted as interrupt:
         # The interrupt came while the outcome was being reported.
         code = interrupt.exit_code
-    interrupts.end()
+    interrupts.mark_outcome_decided()
     try:
         sys.stdout.flush()
     except BrokenPipeError:

@@ -87,7 +87,7 @@ class OutcomeReporter:
     def finish(self, result: TurnResult | None, error: AgentError | None = None) -> int:
         """Write the answer and the closing line, once. Returns the exit code."""
         if self._exit_code is None:
-            interrupts.end()
+            interrupts.mark_outcome_decided()
             self._is_working = False
             self._exit_code = self._tell(result, error)
         return self._exit_code
@@ -95,7 +95,7 @@ class OutcomeReporter:
     def finish_as(self, summary: RunSummary) -> int:
         """Like `finish`, for work that was more than one turn of one session."""
         if self._exit_code is None:
-            interrupts.end()
+            interrupts.mark_outcome_decided()
             try:
                 self._keep_answer(summary)
             except SessionError as problem:

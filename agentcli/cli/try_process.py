@@ -60,7 +60,7 @@ class Attempt:
         if outcome.session is None or not outcome.session.state.title:
             return code
         try:
-            with interrupts.heard_again():
+            with interrupts.interruptible_after_end():
                 self._judge(outcome.session, code)
         except AgentError as error:
             _tell({"type": "not_judged", "error": error.message})

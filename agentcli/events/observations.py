@@ -300,7 +300,7 @@ class CheckpointObservation(Observation):
         return f"checkpoint {self.tree[:12]}" if self.tree else f"no checkpoint: {self.content}"
 
 
-class SetAsideObservation(Observation):
+class GitCleanupObservation(Observation):
     """Something that commands had changed or created, and that git would run or trust, was put
     right. `items` say in words what was done; what was taken away is kept in `folder`. `content` is
     for the model, if no result of a command told it."""
@@ -315,7 +315,7 @@ class SetAsideObservation(Observation):
         return f"git: {'; '.join(self.items)}{where}"
 
 
-class GoingBackObservation(Observation):
+class RestoreStartedObservation(Observation):
     """The user started to bring files back: `content` says to which point, `command` repeats it.
     The RewindAction after it is the outcome; without one it was cut off, with files half restored.
     The event before it holds the workspace as it was."""

@@ -193,7 +193,7 @@ class GitWatch:
             return
         for seal in [each for each in record.seals if not each.made_by_commands]:
             self._findings += [
-                Finding(path, "changed by what was allowed to run", why(path.name))
+                Finding(path, "changed by a command that was allowed to run", why(path.name))
                 for path in seal.adopt()
             ]
         for seal in self._new_seals(record.seals):
@@ -334,9 +334,11 @@ class GitWatch:
         for finding in findings:
             names = alike.setdefault((finding.done, finding.why), {})
             names[self._shown(finding.path)] = None
-        items = [f"{_few(list(names))} {done} ({why})" for (done, why), names in alike.items()]
+        items = [f"{_few(list(names))}: {done} ({why})" for (done, why), names in alike.items()]
         if stopped is not None:
-            items.append(f"what kept changing {self._shown(stopped)} was ended, with all jobs")
+            items.append(
+                f"the process that kept changing {self._shown(stopped)} was stopped, along with all jobs"
+            )
         folder = str(self._quarantine.place) if self._quarantine.place.exists() else ""
         where = f"; kept in {folder}" if folder else ""
         text = f"[{'; '.join(items)}{where}. Leave that to the person: tell them what to change.]"
@@ -439,7 +441,7 @@ def _checked(seals: Iterable[Seal], quarantine: Quarantine) -> list[Finding]:
         try:
             found += seal.check(quarantine)
         except TooManyEntries:
-            found.append(Finding(seal.path, "holds more than can be watched", why(GIT)))
+            found.append(Finding(seal.path, "holds too much to be watched", why(GIT)))
     return found
 
 

@@ -20,7 +20,7 @@ from agentcli.events.observations import (
 )
 from agentcli.events.progress import Notice, Status
 from agentcli.hooks.runner import HookRun, HookRunner
-from agentcli.interrupts import heard_again
+from agentcli.interrupts import interruptible_after_end
 from agentcli.sessions.session import Session
 from agentcli.sessions.state import AgentState
 
@@ -119,7 +119,7 @@ class SessionHooks:
     def ended(self, session: Session, reason: str) -> None:
         """Tell the hooks that the session is about to close. An interrupt ends only the hooks."""
         try:
-            with heard_again():
+            with interruptible_after_end():
                 list(self._ask(session, END, {"reason": reason}, may_block=False))
         except TurnInterrupted:
             session.notify(Notice(f"the {END} hook was interrupted"))

@@ -11,7 +11,7 @@ from agentcli.events import LLMMetrics
 from agentcli.events.actions import CondensationAction
 from agentcli.extensions import ExtensionPoint
 from agentcli.memory.projection import MAX_MASKED_MESSAGE_CHARS
-from agentcli.memory.view import Step, View, ids_of, stays
+from agentcli.memory.view import Step, View, ids_of, is_never_dropped
 from agentcli.messages import Reply, Request
 from agentcli.settings import MemorySettings
 
@@ -75,11 +75,11 @@ def oldest_steps(view: View, target_tokens: float, keep_first: int = 0) -> list[
 
 def oldest_by_count(view: View, excess: int, keep_first: int) -> list[Step]:
     """Return the oldest steps that may go and together hold `excess` events that the model sees."""
-    speaking = {event.id for event in view.speaking}
+    seen = {event.id for event in view.model_visible_events}
     return first_saving(
         excess,
         droppable(view, keep_first),
-        lambda step: sum(event_id in speaking for event_id in step.event_ids),
+        lambda step: sum(event_id in seen for event_id in step.event_ids),
     )
 
 
@@ -107,7 +107,7 @@ def oldest_by_both(view: View, keep_first: int, max_size: int, *, reserve: int =
 
 def droppable(view: View, keep_first: int = 0) -> list[Step]:
     """Return the old steps, except those of the first `keep_first` events after the system text."""
-    first = {event.id for event in view.speaking[1 : 1 + keep_first]}
+    first = {event.id for event in view.model_visible_events[1 : 1 + keep_first]}
     return [step for step in view.old_steps if not first.intersection(step.event_ids)]
 
 
@@ -123,7 +123,7 @@ def forget(view: View, gone: Sequence[Step], summary: str, reason: str) -> Conde
         for event in view.events
         if isinstance(event, CondensationAction)
         or event.id in going
-        or (event.id <= end and event.id not in staying and not stays(event))
+        or (event.id <= end and event.id not in staying and not is_never_dropped(event))
     )
     gone_ids = set(forgotten)
     before = sum(event.id <= end and event.id not in gone_ids for event in view.events)

@@ -13,7 +13,7 @@ from agentcli.events.actions import (
     TaskTrackingAction,
 )
 from agentcli.events.observations import AgentStateChangedObservation
-from agentcli.memory.view import event_bytes, stays
+from agentcli.memory.view import event_bytes, is_never_dropped
 
 TOKENS_BEFORE = "tokens_before"
 TOKENS_AFTER = "tokens_after"
@@ -42,7 +42,7 @@ class HistoryStats:
 
     def feed(self, event: Event) -> None:
         self.now = event.timestamp
-        if stays(event) and getattr(event, "recall_type", "") != "event":
+        if is_never_dropped(event) and getattr(event, "recall_type", "") != "event":
             self.staying_bytes += event_bytes(event)
         if event.reply is not None and event.reply.index == 0:
             self.steps += 1

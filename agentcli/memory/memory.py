@@ -28,7 +28,7 @@ from agentcli.memory.history_stats import TOKENS_AFTER, TOKENS_BEFORE, HistorySt
 from agentcli.memory.projection import Projector, visible
 from agentcli.memory.summariser import Postponed
 from agentcli.memory.tokens import Size, TokenEstimator, size_of, tools_size
-from agentcli.memory.view import View, speaks
+from agentcli.memory.view import View, is_visible_to_model
 from agentcli.messages import Message, ToolSchema
 from agentcli.settings import MemorySettings
 
@@ -122,7 +122,7 @@ class Memory:
         self._shown += [event.id for event in new]
         for event in new:
             self._projector.feed(event)
-            visible_to_model = speaks(event)
+            visible_to_model = is_visible_to_model(event)
             self._count += visible_to_model
             self._fresh += visible_to_model and event.id > condensed
         self._taken = len(events)

@@ -12,7 +12,7 @@ from agentcli.events.observations import ReplyDiscardedObservation
 from agentcli.memory.context_use import Kind, Piece, pieces, pieces_of
 from agentcli.memory.memory import Memory, WindowLimits
 from agentcli.memory.tokens import Size, TokenEstimator
-from agentcli.memory.view import speaks
+from agentcli.memory.view import is_visible_to_model
 from agentcli.messages import Message, Role
 
 
@@ -54,7 +54,7 @@ def past_windows(events: Iterable[Event], provider: str = "") -> Iterator[PastWi
             messages = _sent(memory.window(seen))
             if base is None:
                 view, gone = memory.view(seen), _gone(seen)
-                shown = [e for e in view.events if speaks(e) and e.id not in gone]
+                shown = [e for e in view.events if is_visible_to_model(e) and e.id not in gone]
                 ids = sorted(e.id for e in shown)
                 base = Base(ids, sorted(view.masked), gone, event.id)
                 contents = _Contents(shown, provider)

@@ -23,11 +23,11 @@ from agentcli.events.observations import (
     DecisionObservation,
     ErrorObservation,
     FileReadObservation,
+    GitCleanupObservation,
     IPythonRunCellObservation,
     MCPObservation,
     RecallObservation,
     ReplyDiscardedObservation,
-    SetAsideObservation,
     ToolResultObservation,
     UserRejectObservation,
 )
@@ -226,7 +226,7 @@ def _short_arguments(raw: str, event_id: int) -> str:
 
 def is_told_uncalled(event: Observation) -> bool:
     """Whether the model is told of `event` even if that answers no call."""
-    if isinstance(event, SetAsideObservation):
+    if isinstance(event, GitCleanupObservation):
         return bool(event.content)
     is_error = isinstance(event, ErrorObservation) and event.cause is None
     return is_error or isinstance(event, RecallObservation)

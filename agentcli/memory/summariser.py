@@ -14,7 +14,7 @@ from agentcli.memory.compaction_cost import SUMMARY_TOKENS
 from agentcli.memory.condenser import Options, first_forgotten, forget, oldest_by_both
 from agentcli.memory.projection import clip
 from agentcli.memory.summary import body_of, framed, plain_summary, told, with_known_ids
-from agentcli.memory.view import View, ids_of, speaks
+from agentcli.memory.view import View, ids_of, is_visible_to_model
 from agentcli.messages import FinishReason, Message, Reply, Request, ToolChoice, ToolSchema
 
 MAX_SUMMARY_CHARS = 24_000
@@ -108,7 +108,7 @@ class Summarising:
             return None
         first, last = first_forgotten(view, gone)
         ids = ids_of(gone)
-        events = [e for e in (view.original(event_id) for event_id in sorted(ids)) if speaks(e)]
+        events = list(filter(is_visible_to_model, map(view.original, sorted(ids))))
         conversation = Conversation(self.options, view)
         text, error = conversation.attempt(
             lambda: _checked(view, self.write(conversation, events), ids, (first, last))

@@ -125,9 +125,9 @@ class View:
         return self.steps[:-STEPS_ALWAYS_KEPT]
 
     @cached_property
-    def speaking(self) -> Sequence[Event]:
+    def model_visible_events(self) -> Sequence[Event]:
         """The visible events of which the model sees something."""
-        return [event for event in self.events if speaks(event)]
+        return [event for event in self.events if is_visible_to_model(event)]
 
     @property
     def summaries(self) -> Sequence[CondensationAction]:
@@ -147,7 +147,7 @@ class View:
         return replace(
             self,
             tokens=tokens,
-            count=sum(map(speaks, left)),
+            count=sum(map(is_visible_to_model, left)),
             fresh=0,
             load=lambda: left,
             decide=lambda: replace(self.decision, due=tokens > target),
@@ -156,7 +156,7 @@ class View:
         )
 
 
-def speaks(event: Event) -> bool:
+def is_visible_to_model(event: Event) -> bool:
     """Whether the model sees something of `event`."""
     if isinstance(event, CondensationAction):
         return bool(event.summary)
@@ -167,7 +167,7 @@ def speaks(event: Event) -> bool:
     return event.cause is not None or is_told_uncalled(event)
 
 
-def stays(event: Event) -> bool:
+def is_never_dropped(event: Event) -> bool:
     """Whether `event` stays whatever is forgotten around it: the system text, what the user said,
     and what the session itself said (about the workspace, instructions), except for nudges."""
     if isinstance(event, MessageAction):
@@ -178,7 +178,7 @@ def stays(event: Event) -> bool:
 
 def event_bytes(event: Event) -> int:
     """Return roughly how much of a request `event` takes, in bytes of text."""
-    size = _OVERHEAD_BYTES if speaks(event) else 0
+    size = _OVERHEAD_BYTES if is_visible_to_model(event) else 0
     if isinstance(event, CondensationAction):
         return size + text_bytes(event.summary or "")
     if isinstance(event, SystemMessageAction | MessageAction):

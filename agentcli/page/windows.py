@@ -10,7 +10,7 @@ from agentcli.events import Event
 from agentcli.events.observations import SessionStartedObservation
 from agentcli.memory.context_use import Kind
 from agentcli.memory.past_windows import Base, PastWindow, past_windows
-from agentcli.memory.view import speaks
+from agentcli.memory.view import is_visible_to_model
 from agentcli.page.history import History
 from agentcli.page.plots import Series
 
@@ -24,7 +24,7 @@ def window_data(history: History, series: Series) -> dict[str, Any]:
     events = history.events
     if any(event.id != index for index, event in enumerate(events)):
         return {"steps": [], "bases": [], "quiet": [], "kinds": KINDS}
-    quiet = [event.id for event in events if not speaks(event)]
+    quiet = [event.id for event in events if not is_visible_to_model(event)]
     bases: list[Base] = []
     steps = []
     for window in past_windows(events, _provider(events)):

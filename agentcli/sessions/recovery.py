@@ -19,8 +19,8 @@ from agentcli.events.live import newest_first
 from agentcli.events.observations import (
     DecisionObservation,
     ErrorObservation,
-    GoingBackObservation,
     ReplyDiscardedObservation,
+    RestoreStartedObservation,
 )
 
 _READS = (FileReadAction, SearchAction, GlobAction)
@@ -84,11 +84,11 @@ def interruption_was_recorded(events: Sequence[Event]) -> bool:
     return False
 
 
-def unfinished_restore(events: Sequence[Event]) -> GoingBackObservation | None:
+def unfinished_restore(events: Sequence[Event]) -> RestoreStartedObservation | None:
     """Return the restore of earlier files that was started but not finished, if nobody has worked
     in the session since."""
     for event in reversed(events):
-        if isinstance(event, GoingBackObservation):
+        if isinstance(event, RestoreStartedObservation):
             return event
         said = isinstance(event, MessageAction) and event.source is Source.USER
         if said or isinstance(event, RewindAction) or event.reply is not None:
@@ -102,10 +102,10 @@ def unsent_restore_message(events: Sequence[Event]) -> str:
     last = events[-1] if events else None
     if isinstance(last, RewindAction):
         return last.told
-    return partial_restore_message(last) if isinstance(last, GoingBackObservation) else ""
+    return partial_restore_message(last) if isinstance(last, RestoreStartedObservation) else ""
 
 
-def partial_restore_message(begun: GoingBackObservation) -> str:
+def partial_restore_message(begun: RestoreStartedObservation) -> str:
     """Return the message to the model about a restore that was not finished."""
     return (
         f"[The user began to bring files back to an earlier state ({begun.content}), and that was "

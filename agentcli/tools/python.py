@@ -38,7 +38,7 @@ def run(arguments: Arguments, context: ToolContext) -> ToolResult:
         )
     except TurnInterrupted as interrupt:
         if python.last_result is not None:
-            context.partial = _told(arguments.code, python.last_result, interrupt.told)
+            context.partial = _told(arguments.code, python.last_result, interrupt.model_message)
         raise
     failed = int(result.error and not result.timed_out)
     hint = refused_by_sandbox(result.output, failed, context.sandbox, from_python=True)

@@ -14,13 +14,13 @@ from agentcli.events.observations import (
     CheckpointObservation,
     DecisionObservation,
     ErrorObservation,
+    GitCleanupObservation,
     HookObservation,
     ModelSwitchedObservation,
     PrefixChangedObservation,
     RecallObservation,
     ReplyDiscardedObservation,
     SessionStartedObservation,
-    SetAsideObservation,
 )
 from agentcli.events.progress import Status
 from agentcli.events.requirements import RequirementObservation
@@ -59,7 +59,7 @@ def note(event: Event, verbose: int = 0) -> Line | None:
             | RewindAction()
             | RenameAction()
             | ModelSwitchedObservation()
-            | SetAsideObservation()
+            | GitCleanupObservation()
         ):
             return _dim(event.message)
         case CheckpointObservation():

@@ -190,7 +190,7 @@ class _MaskByOne:
     mark: int
 
     def condense(self, view: View) -> CondensationAction | None:
-        attended = {event.id for event in view.speaking[-self.attention :]}
+        attended = {event.id for event in view.model_visible_events[-self.attention :]}
         old = [event for event in maskable(view) if event.id not in attended]
         return mask(old, "old") if old else _SlideByOne(self.mark).condense(view)
 

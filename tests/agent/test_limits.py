@@ -9,7 +9,7 @@ import pytest
 
 from agentcli import interrupts
 from agentcli.errors import TurnInterrupted
-from agentcli.interrupts import Countdown, OutOfTime, off_the_clock, shield
+from agentcli.interrupts import Countdown, OutOfTime, pause_countdown, shield
 from agentcli.sessions.state import AgentState, State
 from tests.agent.parts import limits_of
 
@@ -116,7 +116,7 @@ def test_off_the_clock_no_time_passes(monkeypatch):
     monkeypatch.setattr(time, "monotonic", lambda: now)
     countdown = Countdown(60)
     with countdown.interrupting(10):
-        with off_the_clock():
+        with pause_countdown():
             now += 1_000
             assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
         assert countdown.left_s == 60

@@ -15,10 +15,10 @@ from agentcli.events.actions import MessageAction, ToolCallAction
 from agentcli.events.observations import (
     BrowserOutputObservation,
     CmdOutputObservation,
+    GitCleanupObservation,
     MCPObservation,
     RecallObservation,
     ReplyDiscardedObservation,
-    SetAsideObservation,
     SuccessObservation,
 )
 from agentcli.memory.context_use import ContextUse, Part, Share, context_use
@@ -138,7 +138,7 @@ def test_a_long_result_counts_as_much_as_is_sent(told):
     "told",
     [
         RecallObservation(recall_type="workspace_context", content=LONG),
-        SetAsideObservation(content=LONG),
+        GitCleanupObservation(content=LONG),
     ],
     ids=lambda told: told.kind,
 )

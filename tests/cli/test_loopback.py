@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from agentcli.system.relay import Relay
-from tests.cli.test_whereabouts import bash, needs_bubblewrap, outputs
+from tests.cli.test_workspace_warnings import bash, needs_bubblewrap, outputs
 from tests.conftest import LIMIT_S
 from tests.sandbox.sandboxes import LAYERS
 from tests.server import Call, Reply

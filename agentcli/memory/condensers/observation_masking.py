@@ -40,7 +40,8 @@ class Masking:
             attended = {page.id for page in pages[len(pages) - self.attention_window :]}
             found = [e for e in found if isinstance(e, BrowserOutputObservation)]
         else:
-            newest = view.speaking[max(len(view.speaking) - self.attention_window, 0) :]
+            seen = view.model_visible_events
+            newest = seen[max(len(seen) - self.attention_window, 0) :]
             attended = {event.id for event in newest}
         old = [event for event in found if event.id not in attended]
         saved = sum(view.sizes[event.id] for event in old)

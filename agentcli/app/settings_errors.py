@@ -29,14 +29,14 @@ _MUST_BE = {
 """What a value must be, by the validator's name for the fault."""
 
 
-def place_of(fault: ErrorDetails) -> str:
+def dotted_key(fault: ErrorDetails) -> str:
     """Return the dotted key of the wrong value."""
     return ".".join(str(part) for part in fault["loc"])
 
 
-def in_words(fault: ErrorDetails, key: str) -> str:
+def describe_error(fault: ErrorDetails, key: str) -> str:
     """Say what is wrong with the value of `key`, or with something in it."""
-    named = place_of(fault)
+    named = dotted_key(fault)
     kind, context = fault["type"], fault.get("ctx", {})
     if kind in ("missing", "extra_forbidden"):
         return f"{named} is missing" if kind == "missing" else f"there is no setting {named!r}"

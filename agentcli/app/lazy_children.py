@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from agentcli.app.children import Children
 
 
-class Delegating:
+class LazyChildren:
     """The children of a session, loaded together with the first of them: see `agent.Children`."""
 
     def __init__(self, parent: Parent, agents: KnownAgents) -> None:
