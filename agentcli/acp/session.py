@@ -31,7 +31,7 @@ from agentcli.agent.ending import Ending
 from agentcli.agent.loop import run_turn
 from agentcli.app.agent_builder import AgentBuilder
 from agentcli.app.builders import Person, builder_in
-from agentcli.app.config import MANAGED_FILE
+from agentcli.app.config import require_unmanaged
 from agentcli.app.open_session import OpenSession
 from agentcli.app.policy import SessionPolicy
 from agentcli.app.trust import Answer
@@ -241,7 +241,7 @@ class EditorSession:
     def set_mode(self, mode: str) -> None:
         """From the next action on. Between plan and another mode the sandbox changes too, with the
         next prompt. For any thread. Raises ConfigError."""
-        self._require_free(SETTINGS[MODE])
+        require_unmanaged(SETTINGS[MODE], self.builder.origins)
         self._chosen[SETTINGS[MODE]] = mode
         agent = self.builder.settings.agent.model_copy(update={"approval": mode})
         self.builder = replace(
@@ -263,7 +263,7 @@ class EditorSession:
 
     def _change(self, option: str, value: str) -> None:
         key = SETTINGS[option]
-        self._require_free(key)
+        require_unmanaged(key, self.builder.origins)
         before = self.builder, dict(self._chosen)
         self._chosen[key] = value
         try:
@@ -284,10 +284,6 @@ class EditorSession:
         settings = self.builder.settings
         known = (*settings.model.fallback, *models)
         return options(settings.agent.approval, self._model, settings.model.effort, known)
-
-    def _require_free(self, key: str) -> None:
-        if self.builder.origins.get(key) == str(MANAGED_FILE):
-            raise ConfigError(f"{key} is set by {MANAGED_FILE} and can't be changed here")
 
     def _load(self, ask_trust: Callable[[Fingerprint, TrustState], Answer] | None) -> AgentBuilder:
         place, flags = self._place, {**self._defaults.flags, **self._chosen}

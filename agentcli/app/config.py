@@ -253,6 +253,12 @@ def parse_assignment(text: str) -> tuple[str, Any]:
         return key.strip(), raw
 
 
+def require_unmanaged(key: str, origins: Mapping[str, str]) -> None:
+    """Raise ConfigError if the managed settings set `key`; `origins` are as in `LoadedSettings`."""
+    if origins.get(key) == str(MANAGED_FILE):
+        raise ConfigError(f"{key} is set by {MANAGED_FILE} and can't be changed here")
+
+
 def parse_assignments(texts: Iterable[str] | None) -> dict[str, Any]:
     """Parse the values of `--set`, if there are any. Raises ConfigError."""
     return dict(map(parse_assignment, texts or ()))

@@ -14,7 +14,7 @@ from agentcli.app.config import (
     project_values,
 )
 from agentcli.app.hooks import NO_PROJECT_HOOKS, ProjectHooks
-from agentcli.errors import ConfigError
+from agentcli.errors import ConfigError, UsageError
 from agentcli.security.trust import (
     AGENT_FOLDER,
     COMMAND_FOLDER,
@@ -98,6 +98,12 @@ def is_trusted(environ: Mapping[str, str], folder: Path) -> bool:
 
 def inside_session(environ: Mapping[str, str]) -> bool:
     return bool(environ.get("AGENT_SESSION_ID"))
+
+
+def require_outside_session(environ: Mapping[str, str], why: str) -> None:
+    """Raise UsageError, with `why`, inside a session: only the person decides this."""
+    if inside_session(environ):
+        raise UsageError(why, hint="run it in a shell of your own")
 
 
 def _wants_trust(found: Fingerprint) -> bool:

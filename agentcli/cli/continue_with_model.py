@@ -3,7 +3,6 @@ files, or do the task of a recording from the start."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
@@ -25,7 +24,7 @@ from agentcli.replay.recorded_file import put_below
 from agentcli.replay.recording import Recording
 from agentcli.sessions.history import cut_at
 from agentcli.sessions.session import SessionRecord
-from agentcli.ui.sanitize import say
+from agentcli.ui.sanitize import say_note
 
 
 def continue_with_model(
@@ -56,7 +55,7 @@ def _go_on(session: SessionRecord, model: str, event_id: int | None, folder: Pat
     forked = fork(home(), session.folder, cut, folder and named_folder(folder, "--dir"))
     where = display_path(forked.workspace)
     for note in (f"from event {cut} on in session {forked.session_id}, in {where}", *forked.notes):
-        say(f"agent: {note}", sys.stderr)
+        say_note(note)
     return continue_session(home() / "sessions" / forked.session_id, None, model)
 
 

@@ -8,6 +8,7 @@ from agentcli.app.agent_builder import AgentBuilder
 from agentcli.app.open_session import OpenSession
 from agentcli.app.required import Required
 from agentcli.cli import stdin
+from agentcli.ui.sanitize import say_note
 
 
 @dataclass(frozen=True)
@@ -49,4 +50,4 @@ def piped_beside(builder: AgentBuilder, no_stdin: bool) -> stdin.Piped:
     if no_stdin or not stdin.is_piped():
         return stdin.Piped()
     waits = builder.settings.input
-    return stdin.read_beside_task(waits.stdin_notice_s, waits.stdin_limit_s, stdin.tell_on_stderr)
+    return stdin.read_beside_task(waits.stdin_notice_s, waits.stdin_limit_s, say_note)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 from agentcli.files.output_folder import DISK_BYTES
 from agentcli.files.private import read_private
-from agentcli.ui.sanitize import say
+from agentcli.ui.sanitize import say_note
 
 
 def kept_outputs(folder: Path) -> Callable[[str], str | None]:
@@ -20,7 +19,7 @@ def kept_outputs(folder: Path) -> Callable[[str], str | None]:
 
         data = read_private(folder / "outputs" / Path(name).name, DISK_BYTES)
         if data is None:
-            say(f"agent: {folder / 'outputs' / name} is not here; its ends are shown", sys.stderr)
+            say_note(f"{folder / 'outputs' / name} is not here; its ends are shown")
             return None
         masked: str = redactor()(data.decode("utf-8", "replace"))
         return masked

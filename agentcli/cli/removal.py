@@ -11,7 +11,7 @@ from agentcli.errors import AgentError
 from agentcli.files.names import size_text
 from agentcli.sessions.manage.retention import remove, size_of, updated_at
 from agentcli.sessions.state import State
-from agentcli.ui.sanitize import say
+from agentcli.ui.sanitize import say_note
 from agentcli.ui.summary import count
 
 
@@ -33,7 +33,7 @@ def remove_sessions(
                 remove(home(), folder)
             except AgentError as error:
                 failures += 1
-                say(f"agent: {error.message}", sys.stderr)
+                say_note(error.message)
             else:
                 gone.append((folder, state))
         clean_up_interrupted_work()

@@ -28,7 +28,7 @@ from agentcli.replay.recording import Recording, read_recording
 from agentcli.sessions.session import SessionRecord, read_session
 from agentcli.settings import Settings
 from agentcli.ui.player import Pace, play
-from agentcli.ui.sanitize import printable, say
+from agentcli.ui.sanitize import printable, say, say_note
 from agentcli.ui.summary import count as counted
 
 Source = SessionRecord | Recording
@@ -66,7 +66,7 @@ def show(source: Source, speed: float | None, first: int, last: int | None, *, s
         speed = 1.0 if sys.stdout.isatty() and not step else 0.0
     play(source.events, first, last, sys.stdout, Pace(speed, _wait_for_key if step else None))
     if isinstance(source, SessionRecord) and source.log.fault:
-        say(f"agent: what follows is damaged: {source.log.fault}", sys.stderr)
+        say_note(f"what follows is damaged: {source.log.fault}")
     return 0
 
 
@@ -174,7 +174,7 @@ def _done(found: Verification) -> Iterator[str]:
 
 def _say_notes(notes: Iterable[str]) -> None:
     for note in notes:
-        say(f"agent: {printable(note, multiline=False)}", sys.stderr)
+        say_note(printable(note, multiline=False))
 
 
 # --- recording ------------------------------------------------------------------------------------

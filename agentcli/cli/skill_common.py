@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from agentcli.app.skill_folders import skill_folders, user_skills
-from agentcli.app.trust import inside_session, is_trusted, load_with_trust
+from agentcli.app.trust import is_trusted, load_with_trust, require_outside_session
 from agentcli.cli.session_common import here
 from agentcli.errors import UsageError
 from agentcli.knowledge.instructions import repository_root
@@ -32,11 +32,7 @@ def known_skills() -> Skills:
 def target_folder(*, project: bool) -> Path:
     """Return the folder in which skills are added and removed. Raises UsageError inside a session:
     only the person decides what sessions are told."""
-    if inside_session(person_environ()):
-        raise UsageError(
-            "no session may add or remove skills",
-            hint="run agent skills in a shell of your own",
-        )
+    require_outside_session(person_environ(), "no session may add or remove skills")
     if project:
         root = repository_root(here())
         folder = root / PROJECT_FOLDERS[0]

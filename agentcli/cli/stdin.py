@@ -6,7 +6,6 @@ import codecs
 import os
 import select
 import shutil
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -18,7 +17,7 @@ from pathlib import Path
 from tempfile import SpooledTemporaryFile
 
 from agentcli.errors import UsageError
-from agentcli.ui.sanitize import say
+from agentcli.ui.sanitize import say_note
 
 _CHUNK = 1 << 16
 _MOST_BYTES = 50_000_000
@@ -196,9 +195,9 @@ def kept_on_failure(piped: Piped | None) -> Iterator[None]:
             try:
                 fd, path = tempfile.mkstemp(prefix="agent-stdin-", suffix=".txt")
                 os.close(fd)
-                tell_on_stderr(f"what came through stdin is kept in {piped.keep(Path(path))}")
+                say_note(f"what came through stdin is kept in {piped.keep(Path(path))}")
             except OSError as error:
-                tell_on_stderr(f"what came through stdin could not be kept: {error.strerror}")
+                say_note(f"what came through stdin could not be kept: {error.strerror}")
         raise
 
 
@@ -207,7 +206,3 @@ def _read() -> bytes:
         return os.read(0, _CHUNK)
     except OSError as error:
         raise UsageError(f"stdin can't be read: {error.strerror}", hint="see --no-stdin") from error
-
-
-def tell_on_stderr(text: str) -> None:
-    say(f"agent: {text}", sys.stderr)

@@ -24,7 +24,6 @@ from agentcli.cli.error_reporting import internal_error
 from agentcli.cli.flags import Flags
 from agentcli.cli.outcome import OutcomeReporter
 from agentcli.cli.session_common import clean_up_interrupted_work
-from agentcli.cli.stdin import tell_on_stderr
 from agentcli.cli.typed_ahead import TypedAhead, is_typed_at
 from agentcli.errors import AgentError, SessionError, SetupNeeded, TurnInterrupted, os_error_text
 from agentcli.events.progress import Notice
@@ -32,6 +31,7 @@ from agentcli.sessions.state import AgentState
 from agentcli.settings import Settings
 from agentcli.ui.approval_question import RuleOffers
 from agentcli.ui.approver import TerminalApprover
+from agentcli.ui.sanitize import say_note
 
 _OBJECTS_OF_STEPS = 700
 """Number of new objects after which Python looks for cycles among the young ones: Python 3.11's own
@@ -123,7 +123,7 @@ def one_turn(opened: OpenSession, flags: Flags, outcome: OutcomeReporter) -> int
     gc.set_threshold(_OBJECTS_OF_STEPS, *gc.get_threshold()[1:])
     session = Session(opened)
     typed = TypedAhead(
-        opened.session, lambda text: outcome.renderer.on_progress(Notice(text)), tell_on_stderr
+        opened.session, lambda text: outcome.renderer.on_progress(Notice(text)), say_note
     )
     with ExitStack() as ending:
         ending.callback(typed.end)

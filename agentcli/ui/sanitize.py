@@ -28,6 +28,11 @@ def say(text: str, to: TextIO | None = None) -> None:
     print(printable(text), file=to or sys.stdout, flush=True)
 
 
+def say_note(text: str) -> None:
+    """Print a note of the agent on stderr."""
+    say(f"agent: {text}", sys.stderr)
+
+
 def printable(text: str, *, multiline: bool = True, strict: bool = False) -> str:
     """Return `text` with nothing in it that a terminal acts on, except newlines and tabs.
 

@@ -19,12 +19,12 @@ import typer
 
 from agentcli.app.config import parse_assignments
 from agentcli.app.configured_store import use_configured_store
-from agentcli.app.trust import inside_session
+from agentcli.app.trust import require_outside_session
 from agentcli.cli.ask_trust import would_take_effect
 from agentcli.cli.builders import redactor
 from agentcli.cli.flags import Flags, with_flags
 from agentcli.cli.session_common import clean_up_interrupted_work, home
-from agentcli.errors import ConfigError, UsageError
+from agentcli.errors import ConfigError
 from agentcli.logs import log_to
 from agentcli.system.programs import person_environ
 
@@ -43,11 +43,10 @@ def acp(
         from agentcli.cli.commands.setup import setup as set_up
 
         return set_up()
-    if inside_session(person_environ()):
-        raise UsageError("a session can't drive the agent", hint="run it in a shell of your own")
+    require_outside_session(person_environ(), "a session can't drive the agent")
     try:
         from agentcli.acp.serve import serve
-        from agentcli.acp.session import Basis
+        from agentcli.acp.session import SessionDefaults
     except ImportError as error:
         raise ConfigError(
             f"the SDK of the Agent Client Protocol can't be loaded: {error}",
@@ -59,7 +58,7 @@ def acp(
     use_configured_store(assigned)
     clean_up_interrupted_work()
     _begin_log()
-    return serve(Basis({**assigned, **flags.settings()}, would_take_effect))
+    return serve(SessionDefaults({**assigned, **flags.settings()}, would_take_effect))
 
 
 def _begin_log() -> None:

@@ -21,7 +21,7 @@ from agentcli.cli.pager import NoPager, paged
 from agentcli.cli.provider_probe import ProviderAnswer, model_facts, probe_providers
 from agentcli.cli.session_common import Json, here
 from agentcli.llm.catalog import Catalog
-from agentcli.ui.sanitize import printable, say
+from agentcli.ui.sanitize import printable, say, say_note
 
 _NAME_WIDTH = 48
 _HEADINGS = ("context", "$ in", "$ out")
@@ -67,7 +67,7 @@ def _print(found: list[ProviderAnswer], catalog: Catalog) -> None:
             name = f"{answer.provider}/{model}"
             say(line(name, model_facts(catalog, name)) if columns else name)
         if answer.error:
-            say(f"agent: {answer.provider}: {answer.error}", sys.stderr)
+            say_note(f"{answer.provider}: {answer.error}")
 
 
 def line(name: str, cells: tuple[str, ...]) -> str:

@@ -9,7 +9,6 @@ Examples:
 from __future__ import annotations
 
 import json
-import sys
 from typing import Annotated
 
 import typer
@@ -19,7 +18,7 @@ from agentcli.cli.session_common import Json, here, home
 from agentcli.knowledge.notes import FILES
 from agentcli.system.homes import user_home
 from agentcli.system.programs import person_environ
-from agentcli.ui.sanitize import say
+from agentcli.ui.sanitize import say, say_note
 
 
 def notes(
@@ -42,7 +41,7 @@ def notes(
             say("- " + entry.replace("\n", "\n  "))
     kept.recalled()
     for notice in kept.notices:
-        say(f"agent: {notice}", sys.stderr)
+        say_note(notice)
 
 
 COMMAND = notes

@@ -9,7 +9,7 @@ Examples:
 
 from __future__ import annotations
 
-from agentcli.app.trust import inside_session
+from agentcli.app.trust import require_outside_session
 from agentcli.cli.builders import builder_for, report_config_error
 from agentcli.cli.first_setup import set_up
 from agentcli.cli.session_common import here
@@ -19,8 +19,7 @@ from agentcli.ui.approval_terminal import can_ask
 
 
 def setup() -> int:
-    if inside_session(person_environ()):
-        raise UsageError("no session may choose its model", hint="run it in a shell of your own")
+    require_outside_session(person_environ(), "no session may choose its model")
     if not can_ask():
         raise UsageError(
             "there is no terminal to ask at",

@@ -17,7 +17,7 @@ from typing import Annotated, Any
 import typer
 
 from agentcli.app.config import resolve_workspace
-from agentcli.app.trust import inside_session, settings_of, trust_store
+from agentcli.app.trust import require_outside_session, settings_of, trust_store
 from agentcli.cli.ask_trust import would_take_effect
 from agentcli.cli.session_common import Json, Yes, confirmed
 from agentcli.errors import ConfigError, UsageError
@@ -48,10 +48,7 @@ def trust(
     if show:
         _print(found, store.state_of(found), as_json)
         return 0
-    if inside_session(person_environ()):
-        raise UsageError(
-            "no session may decide what is trusted", hint="run agent trust in a shell of your own"
-        )
+    require_outside_session(person_environ(), "no session may decide what is trusted")
     if found.fault:
         raise ConfigError(f"{workspace} can't be trusted: {found.fault}")
     state = store.state_of(found)

@@ -12,7 +12,7 @@ from agentcli.agent.ending import Ending, TurnResult
 from agentcli.api.session import Session as DrivenSession
 from agentcli.app.agent_builder import AgentBuilder, Prepared
 from agentcli.app.attachments import attached
-from agentcli.app.config import MANAGED_FILE
+from agentcli.app.config import require_unmanaged
 from agentcli.app.open_session import OpenSession, with_images
 from agentcli.app.own_commands import OwnCommands
 from agentcli.cli.conversation.control import ContinueWork, ConversationControl, Quit
@@ -306,15 +306,10 @@ class Conversation:
         )
         self._ready = None
 
-    def _require_free(self, key: str) -> None:
-        """Raise ConfigError if the person at the prompt may not change this setting."""
-        if self.builder.origins.get(key) == str(MANAGED_FILE):
-            raise ConfigError(f"{key} is set by {MANAGED_FILE} and can't be changed here")
-
     def use_model(self, name: str) -> None:
         """Use the model from the next request on. Raises ConfigError when it can't be used; nothing
         changes then."""
-        self._require_free("model.name")
+        require_unmanaged("model.name", self.builder.origins)
         before = self.builder
         self._change_model(name=name)
         try:
@@ -329,7 +324,7 @@ class Conversation:
 
     def use_effort(self, effort: str) -> None:
         """Set the effort, as `model.effort` does, from the next request on. Raises ConfigError."""
-        self._require_free("model.effort")
+        require_unmanaged("model.effort", self.builder.origins)
         self._change_model(effort=effort)
         if self.opened is not None:
             self.opened.agent = replace(self.opened.agent, effort=effort or None)
@@ -432,7 +427,7 @@ class Conversation:
     def set_mode(self, mode: str) -> None:
         """Set the mode from the next action on. Between plan and other modes the sandbox differs
         too, so the session is reopened before the next message. Raises ConfigError."""
-        self._require_free("agent.approval")
+        require_unmanaged("agent.approval", self.builder.origins)
         agent = self.builder.settings.agent
         self.change_settings(agent=agent.model_copy(update={"approval": mode}))
         if self.opened is not None:

@@ -12,7 +12,7 @@ import sys
 
 from agentcli.cli.builders import builder_for, report_config_error
 from agentcli.cli.session_common import Json, here
-from agentcli.ui.sanitize import printable, say
+from agentcli.ui.sanitize import printable, say, say_note
 
 
 def list_(as_json: Json = False) -> None:
@@ -36,7 +36,7 @@ def list_(as_json: Json = False) -> None:
         told = " · ".join(known.facts(agent))
         print(printable(f"{agent.name:<16} {told:<40} # {agent.shown}", multiline=False))
     for notice in known.notices:
-        say(f"agent: {notice}", sys.stderr)
+        say_note(notice)
     if not known.may_delegate:
         say("agent: delegation is off here: see tools.enable_delegate", sys.stderr)
 

@@ -26,7 +26,7 @@ from agentcli.app.config import (
 from agentcli.app.policy_rules import settings_rules
 from agentcli.app.session_store import without_password
 from agentcli.app.settings_file import set_in_file
-from agentcli.app.trust import inside_session, load_with_trust
+from agentcli.app.trust import load_with_trust, require_outside_session
 from agentcli.cli.builders import builder_for
 from agentcli.cli.error_reporting import print_error
 from agentcli.cli.session_common import here
@@ -48,8 +48,7 @@ def set_(
     ] = False,
 ) -> int:
     environ = person_environ()
-    if inside_session(environ):
-        raise UsageError("no session may change settings", hint="run it in a shell of your own")
+    require_outside_session(environ, "no session may change settings")
     name, parsed = parse_assignment(f"{key}={value}")
     if project and name == STORE:
         raise UsageError(f"{STORE} is not for a project to set", hint="leave out --project")

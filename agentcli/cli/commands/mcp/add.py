@@ -18,7 +18,7 @@ import typer
 
 from agentcli.app.config import user_file
 from agentcli.app.settings_file import add_table
-from agentcli.app.trust import inside_session
+from agentcli.app.trust import require_outside_session
 from agentcli.cli.mcp_settings import ProjectFlag, has_server, named_in, project_file, write_project
 from agentcli.cli.session_common import here
 from agentcli.errors import UsageError
@@ -45,8 +45,7 @@ def add(
     ] = False,
     project: ProjectFlag = False,
 ) -> int:
-    if inside_session(person_environ()):
-        raise UsageError("no session may change settings", hint="run it in a shell of your own")
+    require_outside_session(person_environ(), "no session may change settings")
     check_name(name)
     if bool(command) == bool(url):
         raise UsageError("a server has a command or a url, one of them", hint="agent mcp add -h")

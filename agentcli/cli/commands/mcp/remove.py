@@ -14,7 +14,7 @@ import typer
 
 from agentcli.app.config import user_file
 from agentcli.app.settings_file import remove_table
-from agentcli.app.trust import inside_session
+from agentcli.app.trust import require_outside_session
 from agentcli.cli.mcp_settings import ProjectFlag, has_server, project_file, write_project
 from agentcli.cli.session_common import here
 from agentcli.errors import UsageError
@@ -26,8 +26,7 @@ def remove(
     name: Annotated[str, typer.Argument(metavar="NAME")],
     project: ProjectFlag = False,
 ) -> None:
-    if inside_session(person_environ()):
-        raise UsageError("no session may change settings", hint="run it in a shell of your own")
+    require_outside_session(person_environ(), "no session may change settings")
     place = project_file(here()) if project else user_file(person_environ())
     if not has_server(name, here(), project=project):
         raise UsageError(f"{place} has no server {name!r}", hint="agent mcp list")

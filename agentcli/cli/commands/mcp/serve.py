@@ -11,9 +11,8 @@ from __future__ import annotations
 
 import sys
 
-from agentcli.app.trust import inside_session
+from agentcli.app.trust import require_outside_session
 from agentcli.cli.session_common import home
-from agentcli.errors import UsageError
 from agentcli.sessions.search import index
 from agentcli.system.programs import person_environ
 
@@ -21,8 +20,7 @@ _MOST_HITS = 20
 
 
 def serve() -> None:
-    if inside_session(person_environ()):
-        raise UsageError("a session can't serve the agent", hint="run it in a shell of your own")
+    require_outside_session(person_environ(), "a session can't serve the agent")
     from agentcli.mcp.serve import serve as serve_tools
 
     serve_tools([sys.executable, "-m", "agentcli"], dict(person_environ()), _search)

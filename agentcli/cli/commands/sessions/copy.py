@@ -12,7 +12,6 @@ Examples:
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import asdict
 from typing import Annotated
 
@@ -24,7 +23,7 @@ from agentcli.sessions.library import library_at, library_of
 from agentcli.sessions.search.finder import SessionTree, find, session_states
 from agentcli.sessions.store_selection import set_store_selector
 from agentcli.sessions.transfer.copying import Copied, copy_session
-from agentcli.ui.sanitize import say
+from agentcli.ui.sanitize import say_note
 from agentcli.ui.summary import count
 
 _STORE = "files, sqlite:///PATH or postgresql://USER@HOST/NAME"
@@ -61,7 +60,7 @@ def copy(
                 told = error.message
                 told = told if session_id in told else f"session {session_id}: {told}"
                 hint = f"\n  {error.hint}" if error.hint else ""
-                say(f"agent: {told}{hint}", sys.stderr)
+                say_note(f"{told}{hint}")
     if as_json:
         rows = [asdict(each) for each in copied]
         print(json.dumps({"to": ours.shown, "sessions": rows, "failed": failures}, indent=2))

@@ -9,7 +9,6 @@ Examples:
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -19,7 +18,7 @@ from agentcli.cli.builders import redactor
 from agentcli.cli.session_common import Json, home, row
 from agentcli.sessions.search.finder import state_of
 from agentcli.sessions.transfer.importing import import_session
-from agentcli.ui.sanitize import say
+from agentcli.ui.sanitize import say_note
 
 
 def import_sessions(
@@ -39,7 +38,7 @@ def import_sessions(
         print(json.dumps({**facts, "notes": list(imported.notes)}, indent=2))
         return
     for note in imported.notes:
-        say(f"agent: {note}", sys.stderr)
+        say_note(note)
     print(session_id)
 
 

@@ -31,7 +31,7 @@ from agentcli.sessions.session import SessionRecord, read_session
 from agentcli.ui.evidence_lines import evidence_lines
 from agentcli.ui.folding import UNFOLDED, Folding
 from agentcli.ui.resume_summary import how_it_ended
-from agentcli.ui.sanitize import say
+from agentcli.ui.sanitize import say_note
 from agentcli.ui.summary import count, money, tokens_used
 from agentcli.ui.transcript import belonging, render_conversation, render_event
 
@@ -67,7 +67,7 @@ def show(
         with paged(no_pager, at_end=True):
             _show_conversation(record, full)
     if record.log.fault:
-        say(f"agent: what follows is damaged: {record.log.fault}", sys.stderr)
+        say_note(f"what follows is damaged: {record.log.fault}")
 
 
 def _show_conversation(record: SessionRecord, full: bool) -> None:

@@ -16,7 +16,7 @@ import sys
 
 from agentcli.cli.session_common import Json
 from agentcli.cli.skill_common import facts, known_skills, use_of
-from agentcli.ui.sanitize import printable, say
+from agentcli.ui.sanitize import printable, say, say_note
 from agentcli.ui.summary import count
 
 
@@ -30,7 +30,7 @@ def list_skills(as_json: Json = False) -> None:
         say(printable(f"{skill.name}{about}", multiline=False))
         say(printable(f"  {skill.shown} · {use_of(skill)}{scripts}", multiline=False))
     for notice in known.notices:
-        say(f"agent: {notice}", sys.stderr)
+        say_note(notice)
     if not (known.found or as_json):
         print("there are no skills here; to add some: agent skills add --help", file=sys.stderr)
 
