@@ -190,7 +190,7 @@ class _Walker:
 def _too_many(workspace: Path) -> TooManyFiles:
     return TooManyFiles(
         f"{workspace} holds more than {MOST_FILES:,} files, too many for checkpoints",
-        hint="start in the folder of one project to have checkpoints",
+        hint="to have checkpoints, start in the folder of one project",
     )
 
 

@@ -380,8 +380,8 @@ class Checkpoints:
         home = os.path.expanduser("~")  # noqa: PTH111 (Path's own fails where there is no home)
         if self.root in (Path("/"), Path(os.path.realpath(home))):
             raise CheckpointError(
-                f"{self.root} is no project, so that it has no checkpoints",
-                hint="start in the folder of one project to have checkpoints",
+                f"{self.root} is not a project folder, so no checkpoints are taken",
+                hint="to have checkpoints, start in the folder of one project",
             )
 
     @contextlib.contextmanager
@@ -416,7 +416,7 @@ class _Wanted:
 
 def _oid(tree: str) -> bytes:
     if not _TREE.fullmatch(tree):
-        raise CheckpointError(f"{tree!r} is no checkpoint")
+        raise CheckpointError(f"{tree!r} is not a checkpoint")
     return bytes.fromhex(tree)
 
 
@@ -437,7 +437,7 @@ def _is_for_copy(difference: Difference) -> bool:
 def _notes_of_copy(left_out: Sequence[bytes], lent: Collection[bytes]) -> Iterator[str]:
     for path in left_out:
         name = path.decode(errors="replace")
-        how = "is that of the workspace, as it is now" if path in lent else "is not in the copy"
+        how = "is a link to that of the workspace" if path in lent else "is not in the copy"
         yield f"{name} {how}"
 
 
@@ -457,6 +457,6 @@ def _raise_if_incomplete(wanted: Collection[Difference], failures: dict[bytes, s
     more = len(named) - _NAMED_FAILURES
     rest = f" and {more} more" if more > 0 else ""
     raise CheckpointError(
-        f"{done} of {len(wanted)} paths are restored, not: {shown}{rest}",
-        hint="see what is in the way, then try again: what is restored stays so",
+        f"restored {done} of {len(wanted)} paths; failed: {shown}{rest}",
+        hint="clear what is in the way and try again; paths already restored are kept",
     )

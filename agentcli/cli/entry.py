@@ -56,7 +56,7 @@ def _run(arguments: list[str]) -> int:
             # The terminal is gone, even if its signal has not arrived yet.
             return _EXIT_HUNG_UP
         # A full or read-only disk or another user's file is no bug of this program.
-        hint = "make room or permissions there" if error.filename else ""
+        hint = "free some space or fix the permissions there" if error.filename else ""
         return _fail(arguments, 1, os_error_text(error), hint)
     except Exception as error:
         # Top level: report a bug in one line, and keep its traceback for a bug report.

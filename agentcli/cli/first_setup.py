@@ -203,7 +203,7 @@ class _Setup:
             if answer == "?":
                 self._list(names)
             elif len(answer.split()) > 1:
-                say("  no model has a blank in its name")
+                say("  a model name can't contain spaces")
             elif answer.isdecimal() and 0 < int(answer) <= len(names):
                 return names[int(answer) - 1]
             else:

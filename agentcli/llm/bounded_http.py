@@ -44,8 +44,8 @@ def http_client(endpoint: Endpoint, size: ReplySize) -> httpx2.Client:
         )
     except (ImportError, ValueError) as error:
         raise ConfigError(
-            f"no connection can be made to {endpoint.base_url}: {error}",
-            hint="look at HTTP_PROXY, HTTPS_PROXY and ALL_PROXY",
+            f"can't connect to {endpoint.base_url}: {error}",
+            hint="check HTTP_PROXY, HTTPS_PROXY and ALL_PROXY",
         ) from error
 
 
@@ -73,7 +73,7 @@ class _Bounded(httpx2.SyncByteStream):
         if self._is_reply:
             raise LLMError(
                 LLMErrorKind.BAD_RESPONSE,
-                f"the server sent more than {self._most_bytes / 1e6:.0f} MB, which is no reply",
+                f"the server sent more than {self._most_bytes / 1e6:.0f} MB, too much for a reply",
                 hint="is the base URL that of the API?",
             )
 
@@ -85,7 +85,9 @@ class _Bounded(httpx2.SyncByteStream):
             yield from self._stream
             return
         if self._packed not in _PACKED:
-            raise httpx2.DecodingError(f"it is packed as {self._packed[:40]}, which was not asked")
+            raise httpx2.DecodingError(
+                f"it is compressed as {self._packed[:40]}, which was not asked for"
+            )
         # This value of wbits accepts both formats.
         unpacker = zlib.decompressobj(wbits=47)
         try:
@@ -97,4 +99,4 @@ class _Bounded(httpx2.SyncByteStream):
         except zlib.error as error:
             raise httpx2.DecodingError(str(error)) from error
         if not unpacker.eof:
-            raise httpx2.DecodingError("what was packed has no end")
+            raise httpx2.DecodingError("the compressed data is incomplete")

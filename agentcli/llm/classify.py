@@ -90,7 +90,7 @@ def classify(status: int, body: object, headers: Mapping[str, str], origin: str)
         target = headers.get("location", "another address").partition("?")[0]
         return LLMError(
             LLMErrorKind.BAD_REQUEST,
-            f"{origin} redirects to {target}; not followed, as prompt and key would go there",
+            f"{origin} redirects to {target}; not followed, to keep the prompt and key here",
             status=status,
             hint="if that is where the API is, set it as the base URL",
         )

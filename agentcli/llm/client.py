@@ -202,7 +202,7 @@ class ModelClient:
             when = datetime.now().astimezone() + timedelta(seconds=wait)
             raise TryAgainLater(
                 error.kind,
-                f"{error.message}; it asks to come back in {wait / 60:.0f} minutes",
+                f"{error.message}; the server asks to wait {wait / 60:.0f} minutes",
                 status=error.status,
                 retry_after=wait,
                 hint=f"resume after {when:%H:%M}",

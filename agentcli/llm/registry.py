@@ -56,14 +56,14 @@ class Providers:
             hint=f"{self._key_fault()}at a terminal, agent setup asks for what is needed;\n"
             "  or set ANTHROPIC_API_KEY, OPENAI_API_KEY, OPENROUTER_API_KEY or GEMINI_API_KEY;\n"
             "  or start a local server (ollama, LM Studio, vLLM, llama.cpp);\n"
-            "  or see agent at work without any: agent demo",
+            "  or see agent at work without a model: agent demo",
         )
 
     def full_name(self, wanted: str) -> str:
         """Return `wanted` as provider/model. A provider's name means its default model, a partial
         name the one model that it fits. Raises ConfigError."""
         if len(wanted.split()) != 1:
-            raise ConfigError(f"no model has a blank in its name: {wanted!r}")
+            raise ConfigError(f"a model name can't contain spaces: {wanted!r}")
         provider, slash, model = wanted.partition("/")
         kinds = known_providers()
         known = {**kinds, **self.configured}
@@ -185,7 +185,7 @@ class Providers:
             said_by = "providers.{}.api" if options and options.api else "the provider {}"
             raise ConfigError(
                 f"{said_by.format(endpoint.provider)}: there is no wire format {name!r}",
-                hint=f"there are {', '.join(protocol_names())}",
+                hint=f"use one of: {', '.join(protocol_names())}",
             )
         protocol: WireProtocol = speaker(endpoint)
         if options and options.tool_format == "text":
@@ -235,8 +235,8 @@ class Providers:
         self.learn(key)
         if not (key.isascii() and key.isprintable()) or " " in key:
             raise ConfigError(
-                f"the key for {provider} has characters in it that no key has (a line break, a "
-                "space?)",
+                f"the key for {provider} contains characters that no key has (a line break or "
+                "a space?)",
                 hint="set it again, without anything around it",
             )
         return key

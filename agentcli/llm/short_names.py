@@ -53,6 +53,6 @@ def _only(wanted: str, found: list[str]) -> str:
     shown = found[: -_MOST_SHOWN - 1 : -1]
     more = [f"or one of {len(found) - len(shown)} more"] if len(found) > len(shown) else []
     raise ConfigError(
-        f"{wanted!r} fits {len(found)} models",
+        f"{wanted!r} matches {len(found)} models",
         hint="\n  ".join(("did you mean one of these?", *shown, *more)),
     )

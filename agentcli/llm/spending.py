@@ -97,7 +97,7 @@ class CallBudget:
                 LLMErrorKind.BUDGET,
                 f"the next call to {model} could cost up to {_usd(cost(least))}"
                 f"{' with the summary after it' if request.reserve_tokens else ''}, "
-                f"and {_usd(max(left_usd, 0.0))} is left",
+                f"but only {_usd(max(left_usd, 0.0))} is left",
                 hint=f"to go on: agent resume {request.session_id} --max-budget-usd …",
             )
         fitting = _largest(least, wanted, cost, left_usd)
@@ -133,8 +133,8 @@ def require_price(catalog: Catalog, model: str) -> None:
     """Raise ConfigError when the price of `model` is unknown."""
     if catalog.cost(model, Usage()) is None:
         raise ConfigError(
-            f"the price of {model} is not known, so no budget can be kept",
-            hint=f'say it in the settings, in USD per million tokens: [prices."{model}"] '
+            f"the price of {model} is unknown, so no budget can be enforced",
+            hint=f'set it, in USD per million tokens: [prices."{model}"] '
             "input = …, output = …; or lift the limit",
         )
 
@@ -146,7 +146,7 @@ def require_bounds(model: str, extra_body: Collection[str], drop_params: Collect
     if bad:
         provider = model.partition("/")[0]
         raise ConfigError(
-            f"no budget can be kept while the settings of provider {provider} change "
+            f"no budget can be enforced while the settings of provider {provider} change "
             f"{', '.join(sorted(bad))} of its requests",
             hint=f"see extra_body and drop_params of [providers.{provider}], or lift the limit",
         )

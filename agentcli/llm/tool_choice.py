@@ -38,7 +38,7 @@ def enforce_tool_choice(
     corrected = [*request.messages, *said, Message.user_message(_CORRECTION)]
     second = ask(replace(request, messages=corrected))
     if not _called(second):
-        raise LLMError(LLMErrorKind.BAD_RESPONSE, f"{second.model} calls no tool though it must")
+        raise LLMError(LLMErrorKind.BAD_RESPONSE, f"{second.model} calls no tool, although it must")
     costs = (reply.cost_usd, second.cost_usd)
     return replace(
         second,

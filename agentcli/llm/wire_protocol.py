@@ -263,7 +263,7 @@ def unknown_failure(origin: str, error: BaseException) -> LLMError:
     return LLMError(
         LLMErrorKind.UNKNOWN,
         f"talking to {origin} failed: {type(error).__name__}: {error}",
-        hint="the session's log has more; please report it",
+        hint="details are in the session's log; please report this",
     )
 
 
@@ -339,7 +339,7 @@ def checked_answer(items: Iterable[StreamItem]) -> Iterator[StreamItem]:
 def broken_off() -> LLMError:
     """Return the error for a stream without its end mark, which is no answer, however long it
     was."""
-    return LLMError(LLMErrorKind.BAD_RESPONSE, "the answer broke off before its end")
+    return LLMError(LLMErrorKind.BAD_RESPONSE, "the answer was cut off before its end")
 
 
 def check_event_stream(content_type: str) -> None:

@@ -61,7 +61,7 @@ def written_at(events: Path) -> dict[int, int]:
                 if EVENT_FILE.fullmatch(entry.name)
             }
     except OSError as error:
-        raise SessionError(f"{events.parent} holds no session: {error.strerror}") from error
+        raise SessionError(f"there is no session in {events.parent}: {error.strerror}") from error
 
 
 def read_events(events: Path, ids: Sequence[int]) -> tuple[list[dict[str, Any]], Path | None]:

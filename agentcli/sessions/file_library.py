@@ -56,7 +56,7 @@ class FileLibrary(Library):
 
     def adopt(self, made: Path, session_id: str) -> None:
         if (self._sessions / session_id / _EVENTS).exists():
-            raise SessionError(f"there is a session {session_id} in {self.shown} already")
+            raise SessionError(f"session {session_id} already exists in {self.shown}")
         put_in_place(made, self._sessions / session_id)
         sync_names(self._home)
 

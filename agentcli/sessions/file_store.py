@@ -65,8 +65,8 @@ class FileStore(Store):
     def check(self) -> None:
         if (place := kept_elsewhere(self._folder)) is not None:
             raise SessionError(
-                f"session {self._folder.name} is in {place}",
-                hint="name that in sessions.store, or copy it: agent sessions copy --from STORE",
+                f"session {self._folder.name} is kept in {place}",
+                hint="set sessions.store to that, or copy it: agent sessions copy --from STORE",
             )
         require_own(self._folder)
 

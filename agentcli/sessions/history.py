@@ -158,7 +158,7 @@ def snapshot_at(events: Sequence[Event], event_id: int) -> str | None:
 
 def _known(tree: str, event_id: int) -> str:
     if not tree:
-        raise SessionError(f"the files as they were at event {event_id} were not kept")
+        raise SessionError(f"there is no snapshot of the files at event {event_id}")
     return tree
 
 
@@ -195,7 +195,7 @@ def cut_at(events: Sequence[Event], event_id: int) -> int:
     if not 0 <= event_id < len(events):
         raise UsageError(
             f"there is no event {event_id}: the newest is {len(events) - 1}",
-            hint="without --to, agent rewind lists those to go back to",
+            hint="without --to, agent rewind lists the events to go back to",
         )
     waiting: set[int] = set()
     replies: dict[str, set[int]] = {}

@@ -45,7 +45,7 @@ def put(folder: Path, text: str, delivery: Delivery, image_urls: Sequence[str] =
     values = {"text": text, "delivery": delivery, "image_urls": list(image_urls)}
     body = json.dumps(values).encode("utf-8", "replace")
     if len(body) > _LARGEST:
-        raise SessionError(f"a message has at most {_LARGEST // 2**20} MB")
+        raise SessionError(f"a message can have at most {_LARGEST // 2**20} MB")
     make_folder(folder, anew=False)
     try:
         inbox.mkdir(mode=0o700, exist_ok=True)

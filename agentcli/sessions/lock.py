@@ -91,8 +91,8 @@ def in_use(session_id: str, who: str) -> UsageError:
     """Return the error for a session that another process, `who`, writes to."""
     return UsageError(
         f"session {session_id} is in use by {who}",
-        hint=f"agent sessions show {session_id} shows it; agent fork {session_id} works on a copy; "
-        f"agent tell {session_id} talks to it",
+        hint=f"to see it: agent sessions show {session_id}; to work on a copy: agent fork "
+        f"{session_id}; to send it a message: agent tell {session_id}",
     )
 
 

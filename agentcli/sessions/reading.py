@@ -36,7 +36,7 @@ class SessionRecord:
         if any(isinstance(event, OpaqueEvent) for event in self.events):
             raise SessionError(
                 f"session {name} was written by a newer version of agent",
-                hint="upgrade agent to go on with it; it can be shown as it is",
+                hint="upgrade agent to go on with it; without that, it can only be shown",
             )
 
 

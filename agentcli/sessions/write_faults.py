@@ -39,6 +39,6 @@ def unwritable(path: Path, error: OSError) -> SessionError:
         free = "free space unknown"
     return SessionError(
         f"the session can't be written: {error.strerror} ({path}, {free})",
-        hint="make room or permissions there, or set AGENT_HOME to another folder for new "
-        "sessions; nothing recorded before is lost",
+        hint="free some space or fix the permissions there, or set AGENT_HOME to another folder "
+        "for new sessions; nothing recorded before is lost",
     )

@@ -140,7 +140,7 @@ class Tool(Generic[A]):
     def __post_init__(self) -> None:
         """Raise ValueError for `rules` that could not judge any call."""
         if self.rules and self.rules not in self.arguments.model_fields:
-            raise ValueError(f"rules of {self.name} are about {self.rules!r}, no argument of it")
+            raise ValueError(f"rules of {self.name} are about {self.rules!r}, not an argument")
         if self.rules == "command" and self.to_action is None:
             raise ValueError(f"{self.name} runs commands, and needs an action that says which")
 

@@ -245,7 +245,7 @@ def _fault(fault: ErrorDetails) -> str:
     if fault["type"] == "missing":
         said = "is missing"
     elif fault["type"] == "extra_forbidden":
-        said = "is no argument of it"
+        said = "is not one of its arguments"
     elif said.startswith("Input should "):
         said = said.removeprefix("Input ")
     else:

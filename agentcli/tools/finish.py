@@ -10,7 +10,7 @@ from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolRe
 
 
 class Arguments(ToolArguments):
-    """End the task: for a failure, as a reply of text alone ends it as a success."""
+    """End the task. Use for failures; a reply of text alone ends it as a success."""
 
     status: Literal["success", "failure"]
     answer: str

@@ -93,7 +93,7 @@ def run(args: Grep, ctx: ToolContext) -> ToolResult:
         )
     path, info = existing(ctx.files, args.path)
     if not stat.S_ISDIR(info.st_mode) and not stat.S_ISREG(info.st_mode):
-        raise ToolError(f"{ctx.files.show(path)} is no file or folder.", error_id="not_a_file")
+        raise ToolError(f"{ctx.files.show(path)} is not a file or folder.", error_id="not_a_file")
     wanted = args
     if args.word:
         wanted = args.model_copy(update={"pattern": rf"\b(?:{args.pattern})\b"})

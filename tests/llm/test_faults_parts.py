@@ -112,7 +112,7 @@ def test_signs_of_life_do_not_count_for_ever(monkeypatch):
 
 
 def test_an_answer_without_a_reply_is_broken_off():
-    with pytest.raises(LLMError, match="broke off"):
+    with pytest.raises(LLMError, match="cut off"):
         list(checked_answer([TextDelta("x"), StillAlive()]))
 
 

@@ -215,7 +215,7 @@ def test_what_went_on_in_two_stores_is_not_mixed(folder, kept_in):
     record(folder, "here")
     set_store_selector(lambda home: place)
     record(folder, "there")
-    with pytest.raises(SessionError, match="is another one, or has gone on there"):
+    with pytest.raises(SessionError, match="is a different one, or went on there"):
         copy_session(home, FIRST, files, database)
     assert contents(folder) == ["a", "there"]
 

@@ -111,7 +111,7 @@ def test_a_session_is_found_by_id_by_a_start_that_is_unique_or_by_name(home, mak
     assert find(home, first.name) == first
     assert find(home, "20260102") == second
     assert find(home, "tidy") == first
-    with pytest.raises(UsageError, match="fits several sessions"):
+    with pytest.raises(UsageError, match="matches several sessions"):
         find(home, "2026")
 
 

@@ -203,7 +203,7 @@ def test_what_can_not_be_searched(use, workspace):
     with pytest.raises(ToolError, match="There is no nowhere"):
         use(TOOL, pattern="x", path="nowhere")
     os.mkfifo(workspace / "fifo")
-    with pytest.raises(ToolError, match="fifo is no file or folder"):
+    with pytest.raises(ToolError, match="fifo is not a file or folder"):
         use(TOOL, pattern="x", path="fifo")
 
 

@@ -768,7 +768,7 @@ def test_a_transcript_for_a_pager_folds_nothing_and_has_colours():
 def test_a_transcript_tells_a_mistaken_call_as_people_write_and_breaks_it_between_words():
     raw = '{"path": "a.py", "text": "one\\ntwo", "options": {"deep": [1, 2]}}'
     call = ToolCallAction(id=0, name="edit", raw_arguments=raw, error="wrong")
-    told = "edit was called wrongly: options is no argument of it"
+    told = "edit was called wrongly: options is not one of its arguments"
     wrong = ErrorObservation(cause=0, error_id="invalid_tool_call", content=told)
     text = transcript([call, wrong], lambda name: None, width=40, colors="none")
     assert text.split("\n")[3:] == [
@@ -778,7 +778,7 @@ def test_a_transcript_tells_a_mistaken_call_as_people_write_and_breaks_it_betwee
         "      two",
         '    options: {"deep": [1, 2]}',
         "    edit was called wrongly: options is",
-        "    no argument of it",
+        "    not one of its arguments",
         "",
     ]
 

@@ -121,7 +121,7 @@ def _tried(name: str, checks: Callable[[], Iterator[Check]]) -> Iterator[Check]:
         yield from checks()
     except OSError as error:
         detail = f"can't be tried out: {os_error_text(error)}"
-        yield Check(name, "failed", detail, "make room or permissions there")
+        yield Check(name, "failed", detail, "free some space or fix the permissions there")
 
 
 def _path() -> Check:

@@ -2,8 +2,8 @@
 
 `scripted/FILE` names a recording made by `agent run --record`, or a file with one reply per line as
 a provider sent it: a Chat Completions `chat.completion`, a Responses `response` or an Anthropic
-`message` object. Reply number n answers the request with n replies before it, so a resumed session
-continues at the right place. `scripted/demo` is the recording of `agent demo`. With `extra_body = {
+`message` object. The replies are played one after the other; a resumed session continues with reply
+number n if its first request has n replies. `scripted/demo` is the recording of `agent demo`. With `extra_body = {
 words_per_second = 6 }` replies come at reading speed.
 """
 
@@ -43,6 +43,9 @@ class Scripted:
     def __init__(self, endpoint: Endpoint) -> None:
         self._path = _DEMO if endpoint.model == "demo" else expanded(endpoint.model)
         self._words_per_second = float(endpoint.extra_body.get("words_per_second", 0))
+        self._next = 0
+        """The number of the reply after the newest one given. The replies in a request don't tell:
+        a condensation takes some away."""
         try:
             lines = self._path.read_text(encoding="utf-8").split("\n")
             self._replies = _replies([json.loads(line) for line in lines if line.strip()])
@@ -58,11 +61,14 @@ class Scripted:
 
     def answer(self, request: Request) -> Iterator[StreamItem]:
         number = sum(message.role is Role.ASSISTANT for message in request.messages)
+        if request.tools:
+            # Without tools it is a request beside the conversation, as for a summary.
+            number = max(number, self._next)
         if number >= len(self._replies):
             raise LLMError(
                 LLMErrorKind.BAD_REQUEST,
                 f"the recording ends here: {self._path} has no reply number {number + 1}",
-                hint="for a model that goes on: agent setup",
+                hint="to set up a real model: agent setup",
             )
         recorded = self._replies[number]
         if isinstance(recorded, Reply):
@@ -74,6 +80,8 @@ class Scripted:
             yield TextDelta(piece)
         for call in reply.tool_calls:
             yield ToolCallStarted(call.name)
+        if request.tools:
+            self._next = number + 1
         yield reply
 
     def _paced(self, text: str) -> Iterator[str]:

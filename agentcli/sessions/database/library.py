@@ -89,7 +89,7 @@ class DatabaseLibrary(Library):
         if count and (
             known.count() != count or known.read(range(count)) != source.read(range(count))
         ):
-            raise SessionError(f"there is a session {known.id} in {self.shown} already")
+            raise SessionError(f"session {known.id} already exists in {self.shown}")
 
     def _mine(self, wanted: Any) -> Any:
         return wanted.where(SESSIONS.c.user == self.database.user)

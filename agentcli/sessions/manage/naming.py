@@ -19,11 +19,11 @@ def checked_name(name: str) -> str:
     if not name:
         raise UsageError("a name can't be empty")
     if len(name) > LONGEST_NAME:
-        raise UsageError(f"a name has at most {LONGEST_NAME} characters, this one {len(name)}")
+        raise UsageError(f"a name can have at most {LONGEST_NAME} characters, not {len(name)}")
     if not name.isprintable() or "/" in name or name.startswith("-"):
         raise UsageError(
             f"{name!r} can't be a name",
-            hint="printable characters, no slash, no dash in front",
+            hint="it needs printable characters, without a slash or a leading dash",
         )
     if _LIKE_AN_ID.fullmatch(name):
         raise UsageError(f"{name!r} looks like the id of a session", hint="choose another name")

@@ -18,9 +18,9 @@ def require_own(folder: Path) -> None:
         try:
             status = path.lstat()
         except OSError as error:
-            raise SessionError(f"{folder} holds no session: {error.strerror}") from error
+            raise SessionError(f"there is no session in {folder}: {error.strerror}") from error
         if not stat.S_ISDIR(status.st_mode):
-            raise SessionError(f"{path} is not a folder", hint="sessions are never links")
+            raise SessionError(f"{path} is not a folder", hint="a session can't be a symlink")
         if status.st_uid != os.geteuid():
             raise SessionError(
                 f"{path} belongs to user {status.st_uid}, not to you ({os.geteuid()})",
@@ -39,7 +39,7 @@ def require_safe_place(folder: Path) -> None:
     try:
         status = folder.stat()
     except OSError as error:
-        raise SessionError(f"{folder} can't be looked at: {error.strerror}") from error
+        raise SessionError(f"{folder} can't be checked: {error.strerror}") from error
     if not trusted(status):
         place = folder.resolve()
         raise SessionError(

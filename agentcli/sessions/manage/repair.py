@@ -34,8 +34,8 @@ def repair(folder: Path, *, dry_run: bool = False) -> Repair:
     store = store_of(folder)
     if not isinstance(store, FileStore):
         raise UsageError(
-            f"session {folder.name} is in a database, which has repairs of its own",
-            hint=f"what is intact can be copied: agent fork {folder.name} --at EVENT",
+            f"session {folder.name} is in a database, which agent can't repair",
+            hint=f"to copy what is intact: agent fork {folder.name} --at EVENT",
         )
     with store.lock():
         try:

@@ -41,7 +41,7 @@ def parse_age(text: str) -> timedelta:
             raise ValueError(text)
         return timedelta(**{_UNITS[unit]: int(number)})
     except (KeyError, ValueError, OverflowError) as error:
-        raise UsageError(f"{text!r} is no age", hint="for example 12h, 30d or 8w") from error
+        raise UsageError(f"{text!r} is not a valid age", hint="e.g. 12h, 30d or 8w") from error
 
 
 def to_prune(

@@ -81,7 +81,7 @@ def scratch(home: Path, place: Path) -> Iterator[Scratch]:
             undo.callback(_remove_used, files)
             files.mkdir(mode=0o700)
         except OSError as error:
-            raise SessionError(f"no copy can be made in {place}: {error.strerror}") from error
+            raise SessionError(f"a copy can't be made in {place}: {error.strerror}") from error
         yield Scratch(own, files)
 
 
@@ -117,7 +117,7 @@ def drafting(staged: Path, target: Path) -> Iterator[Path]:
             _put_in_place(draft)
             undo.pop_all()
     except OSError as error:
-        raise SessionError(f"{target} can't be made: {error.strerror}") from error
+        raise SessionError(f"{target} can't be created: {error.strerror}") from error
 
 
 def sweep(home: Path) -> list[str]:
@@ -189,11 +189,11 @@ def _swept(home: Path, entry: Path) -> Iterator[str]:
     elif draft.whole and _can_be_put_in_place(draft):
         _put_in_place(draft)
         library_of(home).adopt(entry, named[1])
-        yield f"the copy {named[1]}, which was cut off, is now whole; its files: {draft.target}"
+        yield f"finished the copy {named[1]}, which had been interrupted; its files: {draft.target}"
     else:
         remove_tree(Path(draft.folder))
         remove_tree(entry)
-        yield f"what a copy that was cut off had made of {draft.target} is removed"
+        yield f"removed the unfinished copy {draft.target}, which had been interrupted"
 
 
 def _is_adopted(home: Path, entry: Path, session_id: str) -> bool:

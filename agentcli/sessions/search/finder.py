@@ -100,7 +100,7 @@ def find(home: Path, wanted: str) -> Path:
         return matches[0]
     if matches:
         names = ", ".join(folder.name for folder in matches[:5])
-        raise UsageError(f"{wanted!r} fits several sessions: {names}")
+        raise UsageError(f"{wanted!r} matches several sessions: {names}")
     near = _near(wanted, known)
     hint = f"did you mean {' or '.join(near)}?" if near else "see them: agent sessions list"
     raise UsageError(f"there is no session {wanted!r}", hint=hint)
@@ -126,7 +126,7 @@ def offered(home: Path, workspace: Path | None) -> Iterator[FoundSession]:
 def no_session(workspace: Path | None) -> UsageError:
     """Return the error for when there is no session to choose from."""
     if workspace is None:
-        return UsageError("there is no session yet", hint='begin one: agent run "…"')
+        return UsageError("there is no session yet", hint='start one: agent run "…"')
     return UsageError(
         f"there is no session in {workspace} yet",
         hint="those of other folders: agent resume --all, agent sessions list --all",

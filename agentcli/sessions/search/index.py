@@ -125,7 +125,7 @@ def _open(path: Path | None) -> sqlite3.Connection:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
         try:
             if not stat.S_ISREG(os.fstat(fd).st_mode):
-                raise OSError(f"{path} is no file")
+                raise OSError(f"{path} is not a file")
             os.fchmod(fd, 0o600)
         finally:
             os.close(fd)

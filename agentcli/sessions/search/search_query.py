@@ -38,11 +38,11 @@ def full_text_expression(query: str) -> str:
             terms.append(f'"{separate_words(text)}"{begins}')
     if not terms:
         raise UsageError(
-            f"there is no word to look for in {query!r}",
-            hint='words must all occur; "a phrase" as it stands; begin* for beginnings',
+            f"there is no word to search for in {query!r}",
+            hint='all words must occur; "…" finds a phrase, begin* the beginnings of words',
         )
     if len(terms) > _MOST_TERMS:
-        raise UsageError(f"a query has at most {_MOST_TERMS} words")
+        raise UsageError(f"a query can have at most {_MOST_TERMS} words")
     return " ".join(terms)
 
 

@@ -50,8 +50,8 @@ def copy_session(home: Path, session_id: str, source: Library, target: Library) 
     count = len(known.records)
     if known.records != log.records[:count]:
         raise SessionError(
-            f"session {session_id} in {target.shown} is another one, or has gone on there",
-            hint="remove it there first, if this is the one to keep",
+            f"session {session_id} in {target.shown} is a different one, or went on there",
+            hint="to keep this one, remove the other first",
         )
     if not count:
         with staging(home, session_id, target) as made:
@@ -61,7 +61,9 @@ def copy_session(home: Path, session_id: str, source: Library, target: Library) 
         with ours.lock():
             _append(ours, known, log.records[count:])
     if _sound(ours).records != log.records:
-        raise SessionError(f"session {session_id} reads otherwise in {target.shown} after copying")
+        raise SessionError(
+            f"session {session_id} in {target.shown} differs from the original after copying"
+        )
     return Copied(session_id, len(log.records), len(log.records) - count)
 
 
@@ -70,7 +72,7 @@ def _sound(store: Store) -> StoredLog:
     log = store.read_log()
     if log.fault:
         raise SessionError(
-            f"it is damaged: {log.fault}", hint="first mend it: agent sessions repair SESSION"
+            f"it is damaged: {log.fault}", hint="repair it first: agent sessions repair SESSION"
         )
     return log
 

@@ -75,7 +75,7 @@ class Archive:
         not a `plain` file, or when its name leads out of the archive."""
         path = PurePosixPath(name)
         if path.is_absolute() or ".." in path.parts:
-            raise SessionError(f"{name!r} in the archive leads out of it")
+            raise SessionError(f"the path {name!r} leads out of the archive")
         event = path.parent.name == "events" and EVENT_NAME.fullmatch(path.name)
         output = path.parent.name == "outputs" and OUTPUT_NAME.fullmatch(path.name)
         if not event and not (output and plain):

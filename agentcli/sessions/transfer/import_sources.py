@@ -124,7 +124,7 @@ def _opened_folder(path: Path) -> Iterator[tuple[int, list[str]]]:
     try:
         folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError as error:
-        raise SessionError(f"{path} is not a session's: {error.strerror}") from error
+        raise SessionError(f"{path} is not part of a session: {error.strerror}") from error
     try:
         yield folder, os.listdir(folder)  # noqa: PTH208 - of a descriptor
     finally:

@@ -120,7 +120,7 @@ class _Neutraliser:
             return {**left, "extras": _told_changes(record)}
         if record.get("observation") == "requirements":
             # If the session were continued, someone else's command would be run.
-            return self._null(record, "what the work must come to, which was not imported")
+            return self._null(record, "requirements, which were not imported")
         if record.get("observation") == "decision" and _asks(record):
             # If the session were resumed, this would be asked again, or run if nobody is asked.
             return self._null(record, "a question, which was not imported")
@@ -131,7 +131,7 @@ class _Neutraliser:
         }
         for values in own.values():
             if values.pop("grant", None) is not None:
-                self._note("what it allowed for later is not allowed here")
+                self._note("its standing permissions were not imported")
             values.pop("tree", None)
             if isinstance(values.get("metadata"), dict):
                 values["metadata"] = {
@@ -170,10 +170,10 @@ class _Neutraliser:
         except UsageError:
             valid = False
         if not valid:
-            self._note("it has a name that no session can have here")
+            self._note("its name can't be used here")
             return False
         if other := named(self._home, name):
-            self._note(f"its name, {name!r}, is that of session {other.name}")
+            self._note(f"its name, {name!r}, is already that of session {other.name}")
             return False
         return True
 
@@ -252,7 +252,7 @@ def require_plain(value: Any, depth: int = 0) -> None:
 
 def require_sane(event: Event) -> None:
     if event.timestamp.tzinfo is None:
-        raise ValueError("its time has no zone")
+        raise ValueError("its time has no time zone")
     if isinstance(event, OpaqueEvent) or event.llm_metrics is None:
         return
     for name, value in event.llm_metrics.model_dump(exclude={"model", "part"}).items():
