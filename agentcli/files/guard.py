@@ -78,8 +78,8 @@ class Guard:
         """Raise ToolError if a path names a device or a process, whatever it leads to."""
         if _OF_THE_SYSTEM.fullmatch(os.path.normpath(path)):
             raise ToolError(
-                f"{display_path(path)} is a device or belongs to a process, which is nothing for "
-                "the file tools. A command may look at it, where it is allowed to.",
+                f"{display_path(path)} is a device or process file, which the file tools can't "
+                "open. Use a command if that is allowed.",
                 error_id="not_a_file",
             )
 
@@ -93,8 +93,8 @@ class Guard:
             return
         if scope.is_protected(target):
             raise ToolError(
-                f"{display_path(target)} may not be written: git, or agent itself, takes from "
-                "there what to run. Tell the person what to change in it.",
+                f"{display_path(target)} may not be written: git or agent decides from it what "
+                "to run. Tell the person what to change in it.",
                 error_id="outside_workspace",
             )
         folders = ", ".join(map(display_path, scope.writable))

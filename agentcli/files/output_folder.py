@@ -34,7 +34,7 @@ class OutputFolder:
     @property
     def full(self) -> str:
         """Why output is no longer kept, as part of a sentence."""
-        return f"a session keeps {self._most:,} bytes of outputs, and this one has them"
+        return f"this session has reached its limit of {self._most:,} bytes of saved output"
 
     @property
     def room(self) -> int:

@@ -76,7 +76,7 @@ def ownership_fault(facts: os.stat_result) -> str:
     user (root is trusted), or others may write to it."""
     if facts.st_uid not in (os.geteuid(), 0):
         return "it belongs to another user"
-    return "others may write to it" if facts.st_mode & _WRITABLE_BY_OTHERS else ""
+    return "other users may write to it" if facts.st_mode & _WRITABLE_BY_OTHERS else ""
 
 
 # --- writing ------------------------------------------------------------------------------------
@@ -103,6 +103,14 @@ def reserve(path: Path) -> Path:
     """Create `path` as an empty file. Raises FileExistsError if something is there."""
     os.close(os.open(path, _NEW, 0o600))
     return path
+
+
+def link_open_file(file: int, name: str | bytes, folder: int) -> None:
+    """Give the open `file`, whatever its other names lead to by now, a name in the open `folder`.
+    Linux only. Raises OSError."""
+    # With a folder given, CPython calls linkat, the only call that follows this link.
+    place = f"/proc/self/fd/{file}"
+    os.link(place, name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=True)
 
 
 def replace_atomically(path: Path, *parts: bytes, shared: bool = False) -> None:
@@ -183,7 +191,7 @@ def locked(path: Path) -> Iterator[None]:
     try:
         while not _taken(lock):
             if time.monotonic() > deadline:
-                raise TimeoutError(errno.ETIMEDOUT, "another agent is writing it and does not end")
+                raise TimeoutError(errno.ETIMEDOUT, "another agent process keeps it locked")
             time.sleep(_LOCK_PAUSE_S)
         yield
     finally:

@@ -167,6 +167,6 @@ def _scale_note(before: tuple[int, int], now: tuple[int, int]) -> str:
     across, down = (f"{then / today:.4g}" for then, today in zip(before, now, strict=True))
     factors = across if across == down else f"{across} (x) and {down} (y)"
     return (
-        f"{before[0]}x{before[1]} pixels, shown scaled down to {now[0]}x{now[1]}; places in it, "
-        f"times {factors}, are those of the original"
+        f"{before[0]}x{before[1]} pixels, shown scaled down to {now[0]}x{now[1]}; multiply "
+        f"coordinates by {factors} to get those in the original"
     )

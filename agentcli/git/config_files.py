@@ -238,7 +238,7 @@ def sanitize_config(
     kept = [setting for setting in settings or () if keep(setting)]
     lines = data.decode(errors="surrogateescape").replace("\0", "?").splitlines()
     was = "".join(f"# {line}\n" for line in lines)
-    why = "# Taken out by agent, as git could run programs by it. It was:"
+    why = "# Removed by agent, because git could have run programs through it. It was:"
     text = f"{settings_text(kept)}{why}\n{was}"
     return SanitizedConfig(text.encode(errors="surrogateescape"), removed)
 

@@ -251,7 +251,7 @@ class Disarmer:
             return
         kept = self.quarantine.keep(name, data)
         self.quarantine.replace(handle, name, info, less.text)
-        done = f"rid of {', '.join(map(display_path, less.removed[:5]))}"
+        done = f"removed {', '.join(map(display_path, less.removed[:5]))}"
         self.findings.append(Finding(path / name, done, why(name), kept))
 
     # --- files that git's daily work reads ------------------------------------------------------
@@ -300,7 +300,7 @@ class Disarmer:
         if (text := b"\n".join(lines)) != data:
             kept = self.quarantine.keep(name, data)
             self.quarantine.replace(rebase, name, info, text)
-            done = "rid of the commands that `git rebase --continue` would run"
+            done = "removed the commands that `git rebase --continue` would run"
             self.findings.append(Finding(path / _TODO, done, "commands added them", kept))
 
     def _strategy(self, path: Path, folder: int, name: str, strategy: Callable[[str], str]) -> None:

@@ -79,8 +79,8 @@ class _Search:
             return
         if any(folder.is_relative_to(place) for folder in self._writable):
             self._places.problems.append(
-                f"git's settings name {name}, a folder that commands can write: what git runs or "
-                "reads there can't be protected"
+                f"git's settings name {name}, a folder that commands can write to: what git runs "
+                "or reads there can't be protected"
             )
         elif place not in self._places.protected:
             self._places.protected.append(place)

@@ -38,7 +38,7 @@ _HOOKS_OF: Mapping[str, frozenset[str]] = {
 _NETWORK = ("push", "fetch", "pull", "ls-remote")
 _URL = re.compile(r"remote\..+\.url", re.DOTALL)
 _CHANGEABLE = "commands of this session can change"
-_UNKNOWN = "git does not tell how this repository is set up"
+_UNKNOWN = "git could not report this repository's settings"
 
 
 _VARIABLES = re.compile(r"GIT_\w*|HOME|XDG_CONFIG_\w*|SSH_\w*|PAGER|GNUPGHOME|LD_\w*|DYLD_\w*")
@@ -75,7 +75,7 @@ class RepositoryJudge:
         absolute = all(map(os.path.isabs, path.split(os.pathsep)))
         if absolute and find_on("git", path) == find_on("git", own):
             return ""
-        return "earlier commands have changed PATH, by which another git may be found"
+        return "earlier commands have changed PATH, so another git may be found"
 
     def reading_objection(self, folder: Path) -> str:
         """Return why git might run a program of the repository when it reads in `folder`; "" if it
@@ -107,7 +107,7 @@ class RepositoryJudge:
     def _of_hooks(self, answers: _Answers, command: str) -> str:
         active = set(hooks_in(answers.hooks))
         found = ", ".join(sorted(active & _HOOKS_OF.get(command, active)))
-        return f"it would run the hook {found} of the repository" if found else ""
+        return f"it would run the repository's hook {found}" if found else ""
 
     def _of_includes(self, answers: _Answers) -> str:
         """Object to included files of settings, whose earlier state is unknown, if commands can
@@ -126,12 +126,12 @@ class RepositoryJudge:
         for setting in answers.settings:
             reaches = command in _NETWORK and is_among("network", setting.name)
             if setting.of_repository and (reaches or _MERGES.fullmatch(setting.name)):
-                return f"the repository's setting {setting.name} names what git is to run or reach"
+                return f"the repository's setting {setting.name} names what git would run or reach"
         return self._judged(answers, self.workspace, 0)
 
     def _asked(self, folder: Path, depth: int) -> str:
         if depth > _SUBMODULE_DEPTH:
-            return "its submodules are nested deeply"
+            return "its submodules are nested too deeply"
         try:
             git = find_program("git")
             return self._judged(_Answers(git, folder, self.environ), folder, depth)
@@ -154,7 +154,7 @@ class RepositoryJudge:
             return f"the repository has the hook {_READING_HOOK}"
         submodules = [path for path in answers.submodules() if os.path.lexists(path / ".git")]
         if len(submodules) > _MOST_SUBMODULES:
-            return "it has many submodules"
+            return "it has too many submodules"
         faults = (self._asked(path, depth + 1) for path in submodules)
         return next((f"in a submodule, {fault}" for fault in faults if fault), "")
 
@@ -162,7 +162,7 @@ class RepositoryJudge:
         own = {s.name[7:-4]: s.value for s in answers.settings if _URL.fullmatch(s.name)}
         named = next((word for word in words[2:] if not word.startswith("-")), "")
         if named and named not in own and named not in own.values() and not exact:
-            return f"{named} is no remote that was configured when the session began"
+            return f"{named} was not configured as a remote when the session began"
         remotes = [named] if named in own else [] if named else sorted(own)
         places = [place for remote in remotes for place in answers.urls(remote)]
         places += [named] if named and named not in own else []
@@ -177,7 +177,7 @@ class RepositoryJudge:
         elif "://" in url or ":" in url.partition("/")[0]:
             return ""
         place = Path(os.path.realpath(self.workspace / Path(url).expanduser()))
-        return f"{url} {_CHANGEABLE}" if self.changeable(place) else ""
+        return f"{url} is a place that {_CHANGEABLE}" if self.changeable(place) else ""
 
 
 class _Answers:

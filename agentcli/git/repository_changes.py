@@ -37,9 +37,9 @@ def changes_since_start(workspace: Path, store: Path) -> str:
         known = before.pop(name, [])
         if [_digest(line) for line in lines] != known:
             new = [line for line in lines if _digest(line) not in known]
-            what = _setting_of(lines, new[0]) if new else "something was moved or taken out"
+            what = _setting_of(lines, new[0]) if new else "something was moved or removed"
             return f"since the session began, {name} of the repository changed: {what}"
-    return f"since the session began, {min(before)} was taken out" if before else ""
+    return f"since the session began, {min(before)} was removed" if before else ""
 
 
 def top_of(folder: Path) -> Path | None:

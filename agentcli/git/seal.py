@@ -313,7 +313,7 @@ def why(place: str) -> str:
         return "git would take settings and hooks from elsewhere"
     if name in _SETTINGS:
         return "git would run what it names"
-    return "git's own work makes no such file, and git may come to believe it"
+    return "git itself makes no such file, but may trust it"
 
 
 def _differs(one: FileRecord | None, other: FileRecord | None) -> bool:

@@ -126,7 +126,7 @@ def scope_installer() -> Callable[[], None]:
 def _restrict(libc: ctypes.CDLL, attributes: bytes, rules: Iterable[_Rule]) -> None:
     ruleset = libc.syscall(_CREATE_RULESET, attributes, len(attributes), 0)
     if ruleset < 0:
-        raise OSError(ctypes.get_errno(), "Landlock made no set of rules")
+        raise OSError(ctypes.get_errno(), "Landlock could not create a ruleset")
     for path, access in rules:
         _add(libc, ruleset, path, access)
     set_no_new_privileges(libc)

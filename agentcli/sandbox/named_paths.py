@@ -88,7 +88,7 @@ def _judged(path: Path) -> str:
         if not (stat.S_ISREG(info.st_mode) or stat.S_ISDIR(info.st_mode)):
             return "it is neither a file nor a folder"
         if stat.S_ISREG(info.st_mode) and info.st_nlink > 1:
-            return "it has other names, and may be something else"
+            return "it is a hard link, and may be another file"
         return ""
     finally:
         os.close(folder)

@@ -98,7 +98,7 @@ def seccomp_installer(program: bytes) -> Callable[[], None]:
         set_no_new_privileges(libc)
         # The instructions must live as long as the call that reads them.
         if libc.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, header, 0, 0) or not instructions:
-            raise OSError(ctypes.get_errno(), "the filter of system calls was refused")
+            raise OSError(ctypes.get_errno(), "the kernel refused the system call filter")
 
     return install
 
@@ -110,7 +110,7 @@ def c_library() -> ctypes.CDLL:
 def set_no_new_privileges(libc: ctypes.CDLL) -> None:
     """Keep programs from gaining rights by setuid from here on. Raises OSError."""
     if libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0):
-        raise OSError(ctypes.get_errno(), "no_new_privs was refused")
+        raise OSError(ctypes.get_errno(), "the kernel refused no_new_privs")
 
 
 def _answer(verdict: int) -> _Instruction:

@@ -30,25 +30,25 @@ _CACHE_FILE = "sandbox.json"
 _REMEDIES = {
     "bubblewrap": "install it (package bubblewrap) and allow user namespaces",
     "landlock": "it needs Linux 5.13 or newer with Landlock enabled",
-    "seatbelt": "it is a part of macOS only",
+    "seatbelt": "it exists only on macOS",
 }
 _NOTES = {
     "bubblewrap": (
-        "sockets that are made while the session runs, and named pipes but in the usual places of "
-        "your home folder, can be reached",
-        "what commands leave in a repository that they made is made harmless only after a turn",
+        "sockets that are created while the session runs can be reached, and so can named pipes "
+        "outside the usual places of your home folder",
+        "a repository that commands create is made harmless only at the end of the turn",
         "a secret file that is created while the session runs is not hidden",
     ),
     "landlock": (
-        "changes of .git/hooks and .git/config in the workspace are taken back, not prevented",
-        "no network at all, 127.0.0.1 included, unless it is allowed",
-        "mode and times of your files elsewhere can be changed",
+        "changes to .git/hooks and .git/config in the workspace are undone, not prevented",
+        "no network at all, not even 127.0.0.1, unless it is allowed",
+        "modes and times of your files elsewhere can be changed",
         "files in /dev/shm and named pipes of other programs can be read",
-        "no memory, semaphores or queues of System V, no queues of POSIX",
-        "names of files and command lines of other processes can be listed",
-        "programs can open no terminals of their own, as script and expect do",
+        "no shared memory, semaphores or queues of System V, and no queues of POSIX",
+        "file names, and command lines of other processes, can be listed",
+        "programs can't open terminals of their own, as script and expect do",
     ),
-    "seatbelt": ("a helper program of the system may do what the profile denies",),
+    "seatbelt": ("a helper program of the system may do what the profile forbids",),
     NO_LAYER: ("commands run with your rights",),
 }
 
@@ -219,9 +219,9 @@ def _kernel_notes(layer: str) -> Iterator[str]:
     from agentcli.sandbox.landlock import SCOPES_VERSION, SOCKETS_VERSION, landlock_version
 
     if landlock_version() < SOCKETS_VERSION:
-        yield "sockets of daemons that are files (docker) can be reached before Linux 7.1"
+        yield "before Linux 7.1, sockets of daemons that are files (docker) can be reached"
     if landlock_version() < SCOPES_VERSION:
-        yield "other processes of yours can be signalled before Linux 6.12, the agent too"
+        yield "before Linux 6.12, your other processes can be signalled, even the agent"
 
 
 def unavailable_reason(sandbox: Sandbox, cache: Path) -> str:
@@ -233,7 +233,7 @@ def unavailable_reason(sandbox: Sandbox, cache: Path) -> str:
     if (sandbox.layer == "seatbelt") is not is_mac:
         return "it is for macOS" if sandbox.layer == "seatbelt" else "it is for Linux"
     if not is_mac and not seccomp_known():
-        return f"no filter of system calls for {os.uname().machine}"
+        return f"there is no system call filter for {os.uname().machine}"
     if sandbox.layer == "landlock" and not landlock_version():
         return "the kernel has no Landlock"
     if sandbox.layer != "landlock" and not sandbox.program:

@@ -158,8 +158,8 @@ class TrustStore:
 
     def _damaged(self) -> ConfigError:
         return ConfigError(
-            f"{self._path} does not hold what agent wrote there",
-            hint="delete it; folders are then asked about again",
+            f"{self._path} is damaged",
+            hint="delete it; agent then asks about each folder again",
         )
 
     def _require_own(self, status: os.stat_result) -> None:
@@ -168,9 +168,8 @@ class TrustStore:
 
     def _not_own(self) -> ConfigError:
         return ConfigError(
-            f"{self._path} belongs to or can be written by another user, so what it says can't be "
-            "trusted",
-            hint="delete it; folders are then asked about again",
+            f"{self._path} belongs to or can be written by another user, so it can't be trusted",
+            hint="delete it; agent then asks about each folder again",
         )
 
     @contextmanager

@@ -29,7 +29,7 @@ def expanded(path: str) -> Path:
         return Path(path).expanduser()
     except RuntimeError as error:
         user = path[1:].partition("/")[0]
-        why = f"there is no user {user}" if user else "nobody knows of a home folder"
+        why = f"there is no user {user}" if user else "no home folder is known"
         raise ConfigError(f"{path}: {why}", hint="" if user else _HINT) from error
 
 

@@ -39,7 +39,7 @@ class Inotify:
             raise OSError("there is no inotify here") from error
         self.descriptor = start(os.O_NONBLOCK | os.O_CLOEXEC)
         if self.descriptor < 0:
-            raise OSError(ctypes.get_errno(), "inotify can't be had")
+            raise OSError(ctypes.get_errno(), "inotify is not available")
 
     def add(self, folder: str) -> int:
         """Watch the contents of `folder` and the folder itself being moved or deleted; return the
@@ -47,7 +47,7 @@ class Inotify:
         mask = _CHANGES | _OF_ITSELF | _ONLY_FOLDERS | _NO_LINKS
         watch = self._libc.inotify_add_watch(self.descriptor, os.fsencode(folder), mask)
         if watch < 0:
-            raise OSError(ctypes.get_errno(), "no watch can be had", folder)
+            raise OSError(ctypes.get_errno(), "the folder can't be watched", folder)
         return int(watch)
 
     def read(self) -> Iterator[Event]:

@@ -10,7 +10,14 @@ import pytest
 from agentcli.app import config
 from agentcli.app.config import load_settings, parse_assignment
 from agentcli.errors import ConfigError
-from agentcli.settings import PriceSettings, ProviderSettings, ServerSettings, Settings, flatten
+from agentcli.settings import (
+    PriceSettings,
+    ProviderSettings,
+    ServerSettings,
+    Settings,
+    descriptions,
+    flatten,
+)
 
 EXAMPLE = Path(__file__).parents[2] / "config.example.toml"
 
@@ -42,6 +49,13 @@ def test_the_example_names_every_key_with_its_default():
     keys = dict(flatten(Settings()))
     del keys["providers"], keys["prices"], keys["mcp_servers"]
     assert {f"{s}.{k}": v for s, table in shown.items() for k, v in table.items()} == keys
+
+
+def test_the_example_says_of_each_key_what_the_settings_say():
+    said = {line.rpartition("  # ")[2] for line in EXAMPLE.read_text().splitlines()}
+    sections = (Settings, ProviderSettings, PriceSettings, ServerSettings)
+    described = {text for section in sections for _, text in descriptions(section)}
+    assert described <= said
 
 
 def test_a_wire_format_that_there_is_none_of_is_told_with_its_file(place):
@@ -190,7 +204,7 @@ def test_a_managed_file_that_others_could_have_written_is_refused(place):
     place.managed.write_text("[agent]\nmax_turns = 3\n")
     assert place.load().values.agent.max_turns == 3
     place.managed.chmod(0o646)
-    with pytest.raises(ConfigError, match="others may write to it"):
+    with pytest.raises(ConfigError, match="other users may write to it"):
         place.load()
 
 

@@ -365,7 +365,7 @@ def test_what_the_person_lets_run_may_change_them(trapped):
     run = place.run([Reply("", calls), Reply("Done.")], "--yolo")
     assert git(place.workspace, "config", "core.hooksPath").strip() == ".named"
     assert (place.workspace / ".git/hooks/pre-push").exists()
-    assert "changed by what was allowed to run" in run.stderr
+    assert "changed by a command that was allowed to run" in run.stderr
 
 
 @every_layer

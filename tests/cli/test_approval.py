@@ -39,7 +39,7 @@ def test_what_was_not_run_stays_so_when_the_session_is_resumed(agent, serve):
     assert agent("resume", "--last", "go on").returncode == 0
     assert not (agent.workspace / "second").exists()
     told = [m["content"] for m in server.requests[-1].body["messages"] if m["role"] == "tool"]
-    assert told[0].startswith("Not allowed: it wants to run with the network; ")
+    assert told[0].startswith("Not allowed: it wants network access; ")
     assert told[0].endswith(
         "Nothing of this call was run. Do without it, and say at the end what it was needed for."
     )

@@ -36,7 +36,7 @@ def test_settings_that_others_could_have_written_do_not_count(agent, settings, m
         real = settings.rename(agent.home / "dotfile")
         settings.symlink_to(real)
     real.chmod(mode)
-    refused(agent, settings, "others may write to it")
+    refused(agent, settings, "other users may write to it")
     real.chmod(0o644)
     assert agent("config", "show").returncode == 0
 

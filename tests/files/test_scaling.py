@@ -54,11 +54,11 @@ def test_an_image_is_as_large_as_its_model_sees_it(model, width, height, seen):
 def test_the_model_is_told_how_to_find_places_again():
     image = fit_image(drawn(4000, 3000), LIMITS)
     assert image.note == (
-        "4000x3000 pixels, shown scaled down to 2000x1500; places in it, times 2, are those of "
-        "the original"
+        "4000x3000 pixels, shown scaled down to 2000x1500; multiply coordinates by 2 to get those "
+        "in the original"
     )
     uneven = fit_image(drawn(3000, 200), LIMITS)
-    assert "times 1.5 (x) and 1.504 (y)" in uneven.note
+    assert "by 1.5 (x) and 1.504 (y)" in uneven.note
 
 
 @pytest.mark.parametrize(

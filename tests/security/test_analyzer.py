@@ -34,7 +34,7 @@ def test_the_model_raises_a_rating_and_never_lowers_it():
     honest = CmdRunAction(command="x", security_risk=Risk.HIGH)
     analyzer = Analyzer([rules, model_rating])
     assert analyzer.rate(modest) == (Risk.MEDIUM, "rules")
-    assert analyzer.rate(honest) == (Risk.HIGH, "the model rates it high itself")
+    assert analyzer.rate(honest) == (Risk.HIGH, "the model itself rates it high")
     assert model_rating(LS) == model_rating(FileReadAction(path="x")) == (Risk.UNKNOWN, "")
 
 

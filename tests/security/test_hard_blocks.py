@@ -583,7 +583,7 @@ def test_hostile_text_neither_fails_nor_grows(blocked, command):
         ("true;" * 600, "too many parts"),
         ("true|" * 2_100, "too long"),
         (">" * 99_000, "too long"),
-        ("cat <<ende-é\nende-é\nrm -rf /", "other letters than those of ASCII"),
+        ("cat <<ende-é\nende-é\nrm -rf /", "here-document is not ASCII"),
     ],
 )
 def test_what_the_parser_does_not_bear_is_blocked(blocked, command, why):

@@ -299,7 +299,7 @@ def test_confirm_decides_about_risk(world):
     assert world.decide(run("make"), confirm="always").decision == "ask"
     assert world.decide(run("ls"), confirm="always").decision == "allow"
     found = world.decide(run("danger"), confirm="confirm_risky")
-    assert (found.risk, found.reason) == (Risk.HIGH, "risk high: it is dangerous")
+    assert (found.risk, found.reason) == (Risk.HIGH, "high risk: it is dangerous")
     asked = world.decide(run("danger"), contained=False)
     assert "it is dangerous" in asked.reason
     assert "no sandbox" in asked.reason
@@ -691,7 +691,7 @@ def test_a_rule_is_not_enough_for_git_where_something_is_new(world):
 def test_it_is_told_why_a_rule_does_not_cover_a_command(world):
     told = world.decide(run("frob x", network=True, reason="x"), "allow bash(frob:*)")
     assert told.decision == "ask"
-    assert "bash(frob:*) is not enough: for this command only exact words do" in told.reason
+    assert "bash(frob:*) is not enough: this command is not contained, so only" in told.reason
     told = world.decide(run("git push --exec=x"), "allow bash(git push:*)", contained=False)
     assert "bash(git push:*) is not enough: it does not cover --exec=x" in told.reason
     assert world.decide(run("frob x"), "allow bash(frob:*)").decision == "allow"

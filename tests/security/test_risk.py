@@ -270,7 +270,7 @@ HIGH = {
         git -c core.sshCommand=x fetch
         git -c core.pager=x log
         """,
-    "inside of git": """
+    "internals of git": """
         echo x > .git/hooks/pre-commit
         cp x .git/hooks/
         rm -rf .git/hooks
@@ -399,7 +399,7 @@ def test_what_only_reads_is_low(rate, command):
 def test_what_can_not_be_judged_is_medium_and_says_so(rate):
     risk, reason = rate("$TOOL x")
     assert risk is Risk.MEDIUM
-    assert "can't be judged whole" in reason
+    assert "can't be judged as a whole" in reason
 
 
 def test_going_beyond_the_sandbox_is_never_low(rate):

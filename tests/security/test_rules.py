@@ -513,4 +513,4 @@ def test_saved_rules_that_others_could_have_written_do_not_count(tmp_path):
     saved.add(Path("/a"), [rule("bash(git push:*)")])
     saved.path.chmod(0o666)
     assert saved.load(Path("/a"), TOOLS) == ()
-    assert "others may write" in saved.notices[0]
+    assert "other users may write" in saved.notices[0]

@@ -71,7 +71,7 @@ class Terminal:
         person.start()
         approver = TerminalApprover(self.path, **{"offers": PUSHES, "timeout_s": 1, **options})
         try:
-            return approver.ask(action, "it wants to run with the network", risk=risk)
+            return approver.ask(action, "it wants network access", risk=risk)
         finally:
             answered.set()
             person.join(LIMIT_S)
@@ -98,7 +98,7 @@ class Pushes(Rules):
         return ["bash(git push origin main)", "bash(git push origin:*)", "bash(git push:*)"]
 
     def grant_objection(self, action, text):
-        return "" if text.startswith("bash(git push") else "this does not cover what is asked"
+        return "" if text.startswith("bash(git push") else "this does not cover what is asked for"
 
 
 PUSHES = Pushes("bash(git push:*)")
@@ -177,7 +177,7 @@ Allow this command?
   It reaches the network.
   It runs outside the sandbox, with all your rights.
   risk: medium
-  asked because: it wants to run with the network
+  asked because: it wants network access
 
   the rule for s and a:
   │ bash(git push:*)
@@ -201,7 +201,7 @@ Allow this command?
   It reaches the network.
   It runs outside the sandbox, with all your rights.
   risk: medium
-  asked because: it wants to run with the network
+  asked because: it wants network access
 
   the rule for s and a:
   │ bash(git push:*)

@@ -94,7 +94,7 @@ class Rules:
         return ["bash(ls)", self.rule] if self.rule else []
 
     def grant_objection(self, action, text):
-        return "" if text.startswith("bash(ls") else "this does not cover what is asked"
+        return "" if text.startswith("bash(ls") else "this does not cover what is asked for"
 
 
 def ask(person, *lines, action=LS, reason="", risk=Risk.UNKNOWN, **options):

@@ -12,7 +12,9 @@ from typing import Literal, NamedTuple
 from agentcli.security.commands.script import SimpleCommand, Words
 from agentcli.security.commands.shell_paths import Expander, Target
 
-Verb = Literal["delete", "delete some of", "move", "write", "append to", "change the rights of"]
+Verb = Literal[
+    "delete", "delete some of", "move", "write", "append to", "change the permissions of"
+]
 """`delete some of`: only what a filter selects from a folder."""
 
 _WRITING_OPERATORS = {">", ">>", ">|", "&>", "&>>", "<>", ">&"}
@@ -115,7 +117,7 @@ def effects(command: SimpleCommand, expander: Expander) -> Iterator[Effect]:
         skipped = 0 if any("--reference" in option for option in options(words)) else 1
         for word in dict.fromkeys(changed[skipped:]):
             for target in _targets(command, word, here):
-                yield Effect("change the rights of", target, recursive)
+                yield Effect("change the permissions of", target, recursive)
     elif name in _SHAPES:
         yield from _shaped(command, _SHAPES[name], here)
     elif name == "find" and "-delete" in words:

@@ -70,7 +70,7 @@ def _check_last_lines(root: Node, source: bytes) -> None:
     while waiting:
         node = waiting.pop()
         if node.type == "heredoc_start" and not source[node.start_byte : node.end_byte].isascii():
-            raise Unreadable("its here-document ends with other letters than those of ASCII")
+            raise Unreadable("the end marker of its here-document is not ASCII")
         waiting += node.children
 
 

@@ -43,7 +43,7 @@ _RESERVED = frozenset(
 _SYNTAX = "its syntax is not understood"
 _TWO_WAYS = "it can be read in two ways"
 FUNCTION = "it defines a function, which changes what later words mean"
-ARITHMETIC = "arithmetic can run commands that hide in variables"
+ARITHMETIC = "arithmetic can run commands that are hidden in variables"
 
 
 @functools.lru_cache(maxsize=256)

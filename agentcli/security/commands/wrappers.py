@@ -29,7 +29,7 @@ _CODE_OPTION = re.compile(
     r"-[A-Za-z]*[cCeEprRxX].*|--(?:eval|execute|print|command|expression|run|ex|batch)(?:=.*)?"
     r"|eval|-"
 )
-SOURCED = "the lines of the file it reads are not known"
+SOURCED = "what is in the file it sources is not known"
 FOREIGN_CODE = "it runs code of another language"
 CHANGES_MEANING = "it changes what later words mean"
 
@@ -255,7 +255,7 @@ def _set(words: Words) -> Unwrapped | None:
         w is not None and re.fullmatch(r"[-+][eux]*o?|errexit|nounset|xtrace|pipefail", w)
         for w in words[1:]
     )
-    return None if plain else _unclear("set changes how bash reads")
+    return None if plain else _unclear("set changes how bash reads the rest")
 
 
 def _evaluates_names(words: Words) -> Unwrapped | None:
@@ -291,7 +291,7 @@ _SPECIAL: Mapping[str, Callable[[Words], Unwrapped | None]] = {
     **dict.fromkeys(("read", "unset", "mapfile", "readarray", "getopts", "wait"), _evaluates_names),
 }
 _UNCLEAR: Mapping[str, str] = {
-    "let": "arithmetic can run commands that hide in variables",
+    "let": "arithmetic can run commands that are hidden in variables",
     "ssh": "it runs elsewhere",
     **dict.fromkeys(("source", "."), SOURCED),
     **dict.fromkeys(("su", "script"), "it opens a shell"),

@@ -63,7 +63,7 @@ def _pattern_words(pattern: str) -> tuple[tuple[str, ...], bool] | str:
         if place.separates or raw[0] in "<>&":
             return "a rule is for one command; each part of a compound is judged by itself"
         if word is None:
-            return f"{raw} is not a plain word; what may follow is written as :*"
+            return f"{raw} is not a plain word; write :* for whatever may follow"
         words.append(word)
     return tuple(words), is_prefix
 
@@ -176,12 +176,12 @@ def judge_allowed(rules: Sequence[Rule], script: Script, setting: CommandContext
             continue
         rule = _rule_for(rules, part, contained=setting.contained)
         if rule is None:
-            return Allowance(False, why=_why_not(rules, part))
+            return Allowance(False, why=_why_not(rules, part, contained=setting.contained))
         needed.append((part, rule))
     return Allowance(True, needed[0][1] if needed else None, tuple(needed))
 
 
-def _why_not(rules: Sequence[Rule], part: SimpleCommand) -> str:
+def _why_not(rules: Sequence[Rule], part: SimpleCommand, *, contained: bool) -> str:
     """Return why no rule allows `part`, though one begins with its words; "" if none does."""
     words = part.levels[-1]
     rule = next((r for r in rules if r.pattern.endswith(":*") and _is_about(r, words)), None)
@@ -191,7 +191,8 @@ def _why_not(rules: Sequence[Rule], part: SimpleCommand) -> str:
     if danger := danger_beyond(words, _given(rule)):
         what = f"it does not cover {danger.word}, which {danger.why}"
     elif known is None:
-        what = "for this command only exact words do, as nothing would contain it"
+        reason = "" if contained else "this command is not contained, so "
+        what = f"{reason}only a rule with its exact words allows it"
     elif (word := known.first_unknown_word(words, _given(rule))) is not None:
         what = f"it does not cover {word}"
     else:

@@ -90,10 +90,10 @@ def grant_objection(text: str, covers: Callable[[str], bool]) -> str:
         if parsed.tool == "bash" and not parsed.pattern:
             return "that would allow every command; name one"
     if not covers(text):
-        return "this does not cover what is asked"
+        return "this does not cover what is asked for"
     for rule in rules if len(rules) > 1 else ():
         if covers("; ".join(other for other in rules if other != rule)):
-            return f"{rule} is not needed for what is asked"
+            return f"{rule} is not needed for what is asked for"
     return ""
 
 

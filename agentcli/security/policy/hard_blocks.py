@@ -176,7 +176,7 @@ class HardBlocks:
         if found.forks or (not found.parsed and _is_fork_bomb(code)):
             return _FORK_BOMB
         if found.kills_all:
-            return "it would end every process of the user"
+            return "it would kill every process of the user"
         for command in found.commands:
             if reason := self._shell(command):
                 return reason
@@ -220,7 +220,7 @@ class HardBlocks:
         if _FORMATTING.fullmatch(name):
             return "it would format or wipe a disk"
         if name == "killall5" or (name == "kill" and _kills_all(words)):
-            return "it would end every process of the user"
+            return "it would kill every process of the user"
         return ""
 
     def _harms(self, command: SimpleCommand, expander: Expander) -> str:
@@ -233,11 +233,11 @@ class HardBlocks:
     def _effect(self, effect: Effect) -> str:
         verb, target, recursive = effect
         for place in target.places:
-            if _is_disk(place) and verb != "change the rights of":
+            if _is_disk(place) and verb != "change the permissions of":
                 return f"it would {verb} the disk or device {place}"
             if place in _RAW_ACCESS:
                 return f"it would write to {place}, which acts on the whole computer"
-        if verb in ("delete", "move") or (recursive and verb == "change the rights of"):
+        if verb in ("delete", "move") or (recursive and verb == "change the permissions of"):
             for place, what in self._precious():
                 if target.names(place) or (what != "a system folder" and target.holds(place)):
                     return f"it would {verb} {place}, {what}"

@@ -106,7 +106,7 @@ class _Reader:
         """`patterns` are those by which `find` selects; None: it selects by something else."""
         if effect.verb == "append to":
             return
-        if effect.verb == "change the rights of":
+        if effect.verb == "change the permissions of":
             self._of_rights(effect.target, written)
         elif effect.verb == "write":
             for place in _existing(effect.target):
@@ -119,7 +119,7 @@ class _Reader:
         for place in target.places:
             real = self._scope.real_path(place)
             if os.path.lexists(real) and not self._scope.may_write(real):
-                self._lose(written, "change the rights of", place, "is outside of the workspace")
+                self._lose(written, "change the permissions of", place, "is outside the workspace")
 
     def _of_deletion(self, effect: Effect, written: str, patterns: Sequence[str] | None) -> None:
         target, some = effect.target, effect.verb == "delete some of"
@@ -132,7 +132,7 @@ class _Reader:
             if above is not None and above != place and not self._can_be_made_again(place):
                 self._folder(place, written)
             elif any(place.is_relative_to(folder) for folder in self._added):
-                why = "is in an added folder, of which there are no checkpoints"
+                why = "is in an added folder, which checkpoints don't cover"
                 self._lose(written, "delete", place, why)
 
     def _of_git(self, command: SimpleCommand, here: Expander) -> None:

@@ -122,7 +122,7 @@ class Policy:
         try:
             place = self._place(action)
         except (ToolError, OSError) as error:
-            place, answer = None, _Answer("deny", f"its path can't be told: {error}")
+            place, answer = None, _Answer("deny", f"its path can't be resolved: {error}")
         else:
             answer = self._answer(self._case(action, place, grants))
         reason = answer.reason
@@ -282,7 +282,7 @@ class Policy:
     def _refused_in_plan_mode(self, case: _Case) -> _Answer | None:
         if self.mode != "plan" or self._only_reads(case):
             return None
-        told = "in plan mode nothing is changed: only reading runs"
+        told = "plan mode only reads and changes nothing"
         why = self._looked_like_reading(case)
         return _Answer("deny", f"{told}; {why}" if why else told, "plan")
 
@@ -395,7 +395,7 @@ class Policy:
         if isinstance(action, CmdRunAction) and action.job is not None:
             return _Answer("allow", "it is about a job of this session", "job")
         if self.confirm == "always":
-            return self._ask(action, "everything but reading is to be asked", "confirm")
+            return self._ask(action, "everything but reading is asked about", "confirm")
         if needs := self._reason_to_ask(action, case.place):
             why_not = case.why_not or self._looked_like_reading(case)
             return self._ask(action, f"{needs}; {why_not}" if why_not else needs, self.mode)
@@ -409,7 +409,7 @@ class Policy:
                 return _Answer("allow", "it is contained and can be undone", self.mode)
         risk, why = self.rate(action)
         if risk >= Risk.HIGH:
-            return _Answer("ask", f"risk high: {why}" if why else "risk high", "risk", risk)
+            return _Answer("ask", f"high risk: {why}" if why else "high risk", "risk", risk)
         return _Answer("allow", "it stays within what it may reach", self.mode, risk)
 
     def losses(self, action: Action, coverage: Coverage) -> Losses:
@@ -428,15 +428,14 @@ class Policy:
         effect = self.effect_of(action)
         if effect == "write" and place is not None:
             if not self.scope.may_write(place):
-                return "the file is outside of what may be written"
+                return "the file is outside the folders that may be written"
             return self._of_edits()
         if isinstance(action, MemoryAction):
-            told_everywhere = "notes on the user are told to sessions of all projects"
+            told_everywhere = "notes about the user are shared with sessions in all projects"
             return told_everywhere if action.target == "user" else self._of_edits()
-        if isinstance(action, CmdRunAction):
-            wanted = "the network" if action.network and not action.unsandboxed else "no sandbox"
-            if self._escalates(action) and self.contained:
-                return f"it wants to run with {wanted}"
+        if isinstance(action, CmdRunAction) and self._escalates(action) and self.contained:
+            wanted = "to run outside the sandbox" if action.unsandboxed else "network access"
+            return f"it wants {wanted}"
         if isinstance(action, MCPAction):
             return f"it calls a tool of the server {action.server}, which may do anything"
         if isinstance(action, BrowseInteractiveAction) and self._stays(action.url):
@@ -456,11 +455,11 @@ class Policy:
         """Return why an edit within the writable places must be asked about; "" if it need not."""
         if self.contained or self.mode == "auto-edit":
             return ""
-        return "no sandbox contains commands, so edits are asked too"
+        return "no sandbox contains commands, so edits are asked about too"
 
     def _ask(self, action: Action, reason: str, rule: str) -> _Answer:
         risk, why = self.rate(action)
-        told = f"{reason}; risk high: {why}" if risk >= Risk.HIGH and why else reason
+        told = f"{reason}; high risk: {why}" if risk >= Risk.HIGH and why else reason
         return _Answer("ask", told, rule, risk)
 
 

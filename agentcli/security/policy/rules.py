@@ -57,7 +57,7 @@ def parse_rule(text: str, decision: Decision, origin: str, *, here: bool = False
         pattern_words(pattern, text, origin)
     if tool == UNSANDBOXED and decision == "allow" and (not pattern or pattern.endswith(":*")):
         raise ConfigError(
-            f"{origin}: {text!r} would let out of the sandbox what nobody has seen",
+            f"{origin}: {text!r} would let commands leave the sandbox that nobody has seen",
             hint="name whole commands: unsandboxed(git push origin main)",
         )
     return Rule(decision, tool, pattern, origin, here)
@@ -92,7 +92,8 @@ def _checked_port(rule: Rule) -> Rule:
     either open or not."""
     if rule.decision == "ask" or (not rule.pattern and rule.decision == "allow"):
         raise ConfigError(
-            f"{rule.origin}: {str(rule)!r} is to name a port of this machine, and to allow or deny",
+            f"{rule.origin}: {str(rule)!r} must name a port of this machine, and must "
+            "either allow or deny it",
             hint="write it as network(127.0.0.1:5432); [sandbox] network = true opens all networks",
         )
     if rule.pattern and port_of(rule.pattern) is None:

@@ -55,7 +55,7 @@ class SavedRules:
         that it is never half written. Raises ConfigError."""
         folder = str(workspace)
         if "\n" in folder or not folder.isprintable():
-            raise ConfigError(f"{folder!a} can't stand in {self.path}")
+            raise ConfigError(f"{folder!a} can't be saved in {self.path}: it is not printable")
         new = [f"{rule.decision} {rule} in {folder}".encode() for rule in rules]
         self._change(lambda lines: [*lines, *(e for e in dict.fromkeys(new) if e not in lines)])
 

@@ -35,7 +35,7 @@ class Analyzer:
 def model_rating(action: Action) -> tuple[Risk, str]:
     """Return the model's own rating of its action; UNKNOWN if it gave none."""
     risk = getattr(action, "security_risk", Risk.UNKNOWN)
-    return risk, "" if risk is Risk.UNKNOWN else f"the model rates it {risk.name.lower()} itself"
+    return risk, "" if risk is Risk.UNKNOWN else f"the model itself rates it {risk.name.lower()}"
 
 
 def _rated(analyzer: Rate, action: Action) -> tuple[Risk, str]:

@@ -69,7 +69,7 @@ def _shown(action: Action) -> str:
 def _understood(answer: str) -> tuple[Risk, str]:
     found = _ANSWER.fullmatch(answer.strip())
     if found is None:
-        return Risk.HIGH, "the judge gave no plain answer"
+        return Risk.HIGH, "the judge gave no clear answer"
     reason = found[2].strip()[:_LONGEST_REASON]
     word = found[1].lower()
     return _RISKS[word], f"the judge says {word}" + (f": {reason}" if reason else "")

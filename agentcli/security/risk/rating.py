@@ -89,7 +89,7 @@ def _command(action: CmdRunAction, scope: AccessScope, cwd: str) -> Rating:
     if action.network or action.unsandboxed:
         return Risk.MEDIUM, "it goes beyond the sandbox"
     if script.unclear:
-        return Risk.MEDIUM, f"it can't be judged whole: {script.unclear}"
+        return Risk.MEDIUM, f"it can't be judged as a whole: {script.unclear}"
     if is_read_only(text):
         return Risk.LOW, "it only reads"
     return Risk.MEDIUM, "it may change files"
@@ -132,7 +132,7 @@ def _categorised(line: str) -> str:
 
 def _as_root(command: SimpleCommand) -> str:
     names = {*command.wrappers, command_name(command.words[0]) if command.words else ""}
-    return "it takes the rights of another user" if names & _ROOT else ""
+    return "it runs with the rights of another user" if names & _ROOT else ""
 
 
 def _foreign(command: SimpleCommand) -> str:
@@ -194,7 +194,7 @@ def _places(command: SimpleCommand, expander: Expander, scope: AccessScope) -> s
         if reason := _harm(effect, scope):
             return reason
     if deletes_unknown(command, expander):
-        return "it deletes folders with all they hold"
+        return "it deletes folders with everything in them"
     reads = only_reads(command)
     here = expander.at(command.cwd)
     unknown = (*command.unknown, *(r.raw for r in command.redirects if r.target is None))
@@ -218,14 +218,14 @@ def _harm(effect: Effect, scope: AccessScope) -> str:
         if table.pattern("persistence").fullmatch(str(place)):
             return "it makes something run later or at every start"
         if _is_git_inside(place, scope):
-            return "it changes the inside of git, which may run programs later"
+            return "it changes the internals of git, which may run programs later"
         if _is_system(place, scope):
             return "it changes the configuration of the system"
     ours = all(_is_ours(place, scope) for place in target.places)
     lasting = verb == "delete some of" and not ours
     if lasting or (verb == "delete" and recursive and not _can_be_made_again(target, scope)):
-        return "it deletes folders with all they hold"
-    if verb == "change the rights of" and recursive:
+        return "it deletes folders with everything in them"
+    if verb == "change the permissions of" and recursive:
         return "it changes who may use files or accounts"
     return ""
 
@@ -375,7 +375,7 @@ def _by_raw_text(text: str, script: Script) -> str:
         if reason := _categorised(line):
             return reason
         if re.match(r"rm(?: \S+)*? (?:-\w*[rR]|--recursive)", line):
-            return "it deletes folders with all they hold"
+            return "it deletes folders with everything in them"
     return ""
 
 
