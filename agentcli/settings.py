@@ -14,18 +14,22 @@ class _Section(BaseModel):
 
 
 class ModelSettings(_Section):
-    name: str = Field("", description="provider/model; empty: chosen by the keys that are set")
-    fallback: list[str] = Field([], description="models to go on with when that one can't answer")
+    name: str = Field("", description="provider/model; empty: chosen by the API keys that are set")
+    fallback: list[str] = Field(
+        [], description="models to try in this order when that one can't answer"
+    )
     effort: Literal["", "none", "low", "medium", "high"] = Field(
-        "", description="how much the model reasons; empty: as the provider decides"
+        "", description="how much the model reasons; empty: the provider's default"
     )
     temperature: Literal[""] | Annotated[float, Field(ge=0, le=2)] = Field(
-        "", description="of sampling, 0 to 2; empty: as the provider decides"
+        "", description="sampling temperature, 0 to 2; empty: the provider's default"
     )
     max_output_tokens: int = Field(
-        16_384, gt=0, description="cap on one reply, and a quarter of context_tokens at most"
+        16_384, gt=0, description="limit for one reply; at most a quarter of context_tokens"
     )
-    context_tokens: int = Field(0, ge=0, description="window of the model; 0: as catalogued")
+    context_tokens: int = Field(
+        0, ge=0, description="context window of the model; 0: as in the catalogue"
+    )
 
     @property
     def output_tokens(self) -> int:
@@ -36,82 +40,96 @@ class ModelSettings(_Section):
 
 class ModelsSettings(_Section):
     condenser: str | list[str] = Field(
-        "", description="one or several to sum up older work; empty: as model.name"
+        "", description="one or more models that summarise older work; empty: model.name"
     )
     judge: str | list[str] = Field(
-        "", description="one or several to rate risks; empty: as model.name; see security.analyzers"
+        "",
+        description="one or more models that rate risks; empty: model.name",
     )
     delegate: str | list[str] = Field(
-        "", description="one or several for what is delegated; empty: as model.name"
+        "", description="one or more models for delegated tasks; empty: model.name"
     )
     editor: str | list[str] = Field(
-        "", description="one or several to merge edits; empty: as model.name; see enable_llm_editor"
+        "",
+        description="one or more models that merge edits; empty: model.name; see enable_llm_editor",
     )
     vision: str | list[str] = Field(
-        "", description="one or several to ask when there are images and model.name takes none"
+        "", description="one or more models for messages with images, if model.name takes none"
     )
 
 
 class LLMSettings(_Section):
-    connect_s: float = Field(10.0, gt=0, description="limit on connecting")
-    first_byte_s: float = Field(120.0, gt=0, description="limit on waiting for an answer to begin")
-    gap_s: float = Field(90.0, gt=0, description="limit on silence within an answer")
-    retries: int = Field(5, ge=0, description="after the first attempt")
-    retry_base_s: float = Field(2.0, ge=0, description="first wait; doubles with each retry")
-    retry_longest_s: float = Field(64.0, ge=0, description="longest wait of our own choice")
+    connect_s: float = Field(10.0, gt=0, description="seconds to wait for a connection")
+    first_byte_s: float = Field(120.0, gt=0, description="seconds to wait for a reply to begin")
+    gap_s: float = Field(90.0, gt=0, description="seconds of silence allowed within a reply")
+    retries: int = Field(5, ge=0, description="attempts after the first one")
+    retry_base_s: float = Field(
+        2.0, ge=0, description="seconds before the first retry; doubles with each one"
+    )
+    retry_longest_s: float = Field(64.0, ge=0, description="longest wait between attempts")
     retry_after_longest_s: float = Field(
-        300.0, ge=0, description="longest wait a server may ask for before the run gives up"
+        300.0, ge=0, description="longest wait a server may ask for; beyond it the run stops"
     )
 
 
 class ProviderSettings(_Section):
     api: str = Field(
         "",
-        description="wire format; empty: the provider's own, for one of yours chat_completions "
-        "(anthropic_messages if its address says so)",
+        description="wire format; empty: that of a built-in provider, or for your own "
+        "chat_completions (anthropic_messages if its address says so)",
     )
     base_url: str | None = Field(None, description="address of the API")
-    api_key_env: str | None = Field(None, description="variable that holds the key")
+    api_key_env: str | None = Field(None, description="environment variable that holds the key")
     api_key_command: str | None = Field(None, description="command that prints the key")
     headers: dict[str, str] = Field({}, description="sent with each request")
-    extra_body: dict[str, Any] = Field({}, description="members added to each request body")
-    drop_params: list[str] = Field([], description="members never sent in a request body")
-    stream: bool = Field(True, description="off for servers that can't stream")
-    images: bool = Field(True, description="off for models that take no images")
+    extra_body: dict[str, Any] = Field({}, description="fields added to the body of each request")
+    drop_params: list[str] = Field([], description="fields never sent in the body of a request")
+    stream: bool = Field(True, description="off: for servers that can't stream")
+    images: bool = Field(True, description="off: for models that take no images")
     tool_format: Literal["native", "text"] = Field(
-        "native", description="text: for models that can call tools in their text only"
+        "native", description="text: for models that can only call tools in their text"
     )
 
 
 class PriceSettings(_Section):
     input: float = Field(ge=0, description="USD per million tokens")
     output: float = Field(ge=0, description="USD per million tokens")
-    cache_read: float | None = Field(None, ge=0, description="USD per million; default: input")
-    cache_write: float | None = Field(None, ge=0, description="USD per million; default: input")
+    cache_read: float | None = Field(
+        None, ge=0, description="USD per million tokens; default: input"
+    )
+    cache_write: float | None = Field(
+        None, ge=0, description="USD per million tokens; default: input"
+    )
 
 
 class AgentSettings(_Section):
-    max_turns: int = Field(100, gt=0, description="model replies to one user message")
+    max_turns: int = Field(100, gt=0, description="model replies to one message of yours")
     max_budget_usd: float = Field(
-        0.0, ge=0, description="USD that a session may cost in all; 0: no limit"
+        0.0, ge=0, description="USD that a session may cost in total; 0: no limit"
     )
-    max_bad_calls: int = Field(5, gt=0, description="replies in a row with unusable calls")
-    max_bad_replies: int = Field(3, gt=0, description="replies in a row that are empty or cut")
-    max_time_s: float = Field(0.0, ge=0, description="wall clock of one run; 0: no limit")
+    max_bad_calls: int = Field(
+        5, gt=0, description="replies in a row with invalid tool calls before the run stops"
+    )
+    max_bad_replies: int = Field(
+        3, gt=0, description="replies in a row that are empty or cut off before the run stops"
+    )
+    max_time_s: float = Field(
+        0.0, ge=0, description="seconds of wall-clock time for one run; 0: no limit"
+    )
     summary_at_limit: bool = Field(
-        True, description="at a limit, one last reply that says what is done and what is left"
+        True, description="at a limit, ask for one last reply: what is done and what is left"
     )
     approval: Literal["ask", "auto-edit", "plan", "yolo"] = Field(
-        "ask", description="what runs unasked: see docs/safety.md"
+        "ask", description="what runs without asking; see docs/safety.md"
     )
     approval_timeout_s: float = Field(
-        60.0, gt=0, description="silence of a closed terminal that counts as no"
+        60.0, gt=0, description="seconds without an answer from a closed terminal that count as no"
     )
     checkpoints: bool = Field(
-        True, description="keep the workspace as it was before each step that may change it"
+        True, description="snapshot the workspace before each step that may change it"
     )
-    notes: bool = Field(True, description="keep notes for later sessions: the memory tool")
-    prompt: str = Field("", description="file with a system prompt of your own, a Jinja template")
+    notes: bool = Field(True, description="keep notes for later sessions (the memory tool)")
+    prompt: str = Field("", description="file with your own system prompt, a Jinja template")
 
     @property
     def planning(self) -> bool:
@@ -122,30 +140,34 @@ class AgentSettings(_Section):
 class KnowledgeSettings(_Section):
     instructions: bool = Field(True, description="read AGENTS.md (else CLAUDE.md) files")
     more_files: list[str] = Field(
-        [], description='also at the root of a repository, such as ".cursorrules"'
+        [], description='more instruction files at the root of a repository, such as ".cursorrules"'
     )
     skills: bool = Field(True, description="read skills and microagents")
     skill_folders: list[str] = Field(
         ["~/.agents/skills", "~/.claude/skills", "~/.codex/skills"],
-        description="skills of yours beside those in skills/ of the settings",
+        description="your skills besides those in skills/ beside the settings",
     )
-    repo_microagents: bool = Field(True, description="always tell those of type repo")
-    disabled_microagents: list[str] = Field([], description="skills to leave out, by name")
+    repo_microagents: bool = Field(True, description="always include microagents of type repo")
+    disabled_microagents: list[str] = Field(
+        [], description="names of skills and microagents to leave out"
+    )
     session_search: bool = Field(True, description="let the model search earlier sessions")
 
 
 class SecuritySettings(_Section):
     """Rules are tool(pattern): bash(git status), bash(npm run:*), edit(src/**)."""
 
-    allow: list[str] = Field([], description="rules for what runs unasked")
-    ask: list[str] = Field([], description="rules for what is always asked")
+    allow: list[str] = Field([], description="rules for what runs without asking")
+    ask: list[str] = Field([], description="rules for what always needs your approval")
     deny: list[str] = Field([], description="rules for what never runs")
     confirm: Literal["always", "confirm_risky", "reach", "never"] = Field(
         "reach",
-        description="ask for all but reading, for high risk too, for what can't be undone, or not",
+        description="always: ask for all but reads; confirm_risky: for high risk and what can't be "
+        "undone; reach: for the latter only; never: for nothing",
     )
     analyzers: list[Literal["rules", "model_rating", "judge"]] = Field(
-        ["rules", "model_rating"], description="who rates the risk of an action; the highest counts"
+        ["rules", "model_rating"],
+        description="what rates the risk of an action; the highest rating counts",
     )
 
 
@@ -153,28 +175,39 @@ class SandboxSettings(_Section):
     layer: Literal["auto", "bubblewrap", "landlock", "seatbelt", "none"] = Field(
         "auto", description="what contains commands; auto: the strongest that works here"
     )
-    network: bool = Field(False, description="let every command reach the network")
+    network: bool = Field(False, description="let all commands use the network")
     read: Literal["all", "workspace"] = Field(
-        "all", description="all but secrets, or only the workspace and what is installed"
+        "all",
+        description="all: all but secrets; workspace: only that and installed software",
     )
-    writable: list[str] = Field([], description="folders to write beside the workspace")
-    share_tmp: bool = Field(False, description="the real /tmp instead of one of the session's own")
+    writable: list[str] = Field(
+        [], description="folders that may be written to besides the workspace"
+    )
+    share_tmp: bool = Field(False, description="use the real /tmp instead of a private one")
     environment: list[str] = Field(
-        [], description="variables that commands see beside the usual ones; NAME or PREFIX_*"
+        [], description="more environment variables for commands: NAME or PREFIX_*"
     )
 
 
 class HookSettings(_Section):
-    command: str = Field(description="run by sh with the event as JSON on stdin; exit 2 blocks")
-    matcher: str = Field("", description="tools it is for, as a regular expression; empty: all")
-    timeout_s: float = Field(60.0, gt=0, description="limit on one run")
-    sandboxed: bool = Field(True, description="off: with all your rights; not for a project to say")
+    command: str = Field(
+        description="command for sh; gets the event as JSON on stdin; exit code 2 blocks"
+    )
+    matcher: str = Field(
+        "", description="regular expression for the names of tools; empty: all tools"
+    )
+    timeout_s: float = Field(60.0, gt=0, description="seconds that one run may take")
+    sandboxed: bool = Field(
+        True, description="off: runs with all your rights; projects can't change this"
+    )
 
 
 class HooksSettings(_Section):
     PreToolUse: list[HookSettings] = Field([], description="before a tool runs")
     PostToolUse: list[HookSettings] = Field([], description="after a tool ran")
-    UserPromptSubmit: list[HookSettings] = Field([], description="before a message is taken")
+    UserPromptSubmit: list[HookSettings] = Field(
+        [], description="before a message of yours is accepted"
+    )
     SessionStart: list[HookSettings] = Field([], description="when a session is opened")
     SessionEnd: list[HookSettings] = Field([], description="when a session is closed")
     Stop: list[HookSettings] = Field([], description="when a turn is about to end")
@@ -198,29 +231,42 @@ class RunSettings(_Section):
 
     check: str = Field("", description="command that must pass at the end; see docs/records.md")
     check_retries: int = Field(
-        3, ge=0, description="how often a failure of it goes back to the model"
+        3, ge=0, description="how often a failed check goes back to the model"
     )
-    check_timeout_s: float = Field(600.0, gt=0, description="limit on one run of it")
+    check_timeout_s: float = Field(
+        600.0, gt=0, description="seconds that one run of the check may take"
+    )
     require_evidence: Literal["", "tests"] = Field(
-        "", description="tests: they must have passed after the last change"
+        "", description="tests: some must have passed after the last change"
     )
 
 
 class MemorySettings(_Section):
-    high_water: float = Field(0.75, gt=0, le=1, description="share of the window that slides it")
-    low_water: float = Field(0.5, gt=0, le=1, description="share of the window it slides to")
-    condenser: str | list[str] = Field(
-        "default", description="how: see docs/memory.md; a list: one after the other"
+    high_water: float = Field(
+        0.75, gt=0, le=1, description="share of the window at which older work is condensed"
     )
-    keep_first: int = Field(1, ge=0, description="events that stay whatever goes")
-    max_size: int = Field(100, gt=0, description="events that summaries leave alone")
-    max_events: int = Field(100, gt=0, description="events that recent and amortized leave alone")
-    attention_window: int = Field(100, ge=0, description="newest events that are not masked")
-    browser_attention_window: int = Field(1, ge=0, description="newest pages that are not masked")
-    max_event_chars: int = Field(2_000, ge=200, description="of an event, to the summariser")
-    cooldown_s: float = Field(600.0, ge=0, description="without the summariser after it failed")
+    low_water: float = Field(
+        0.5, gt=0, le=1, description="share of the window that it is condensed to"
+    )
+    condenser: str | list[str] = Field(
+        "default",
+        description="how older work is condensed; a list: one after the other; see docs/memory.md",
+    )
+    keep_first: int = Field(1, ge=0, description="events at the start that are never dropped")
+    max_size: int = Field(100, gt=0, description="events above which a summary replaces the oldest")
+    max_events: int = Field(
+        100, gt=0, description="events above which recent and amortized drop the oldest"
+    )
+    attention_window: int = Field(100, ge=0, description="newest events that are never masked")
+    browser_attention_window: int = Field(1, ge=0, description="newest pages that are never masked")
+    max_event_chars: int = Field(
+        2_000, ge=200, description="characters of one event that the summariser gets"
+    )
+    cooldown_s: float = Field(
+        600.0, ge=0, description="seconds without the summariser after it has failed"
+    )
     enable_history_truncation: bool = Field(
-        True, description="make a request that does not fit shorter; off: it is an error"
+        True, description="shorten a request that is too long; off: it is an error"
     )
 
 
@@ -231,36 +277,34 @@ class ToolsSettings(_Section):
     enable_plan: bool = Field(True, description="todo")
     enable_think: bool = Field(False, description="think, for models without reasoning")
     enable_finish: bool = Field(True, description="finish")
-    enable_delegate: bool = Field(True, description="delegate, to agents: see docs/delegation.md")
+    enable_delegate: bool = Field(True, description="delegate; see docs/delegation.md")
     enable_recall: bool = Field(True, description="recall")
     enable_fetch: bool = Field(True, description="fetch")
     enable_ask: bool = Field(True, description="ask")
     enable_llm_editor: bool = Field(
-        False, description="edit of a range of lines by a model, see models.editor"
+        False, description="llm_edit: a model edits a range of lines; see models.editor"
     )
     enable_mcp: bool = Field(True, description="tools of the servers in mcp_servers")
     mcp_schema_share: float = Field(
         0.02,
         ge=0,
         le=1,
-        description="of the window for tools of servers; more are searched for",
+        description="share of the window for tools of servers; more are searched for",
     )
     enable_browsing: bool = Field(
         False, description="browse, browse_interactive: a real browser; see docs/browsing.md"
     )
-    browser: str = Field(
-        "", description="program of the browser; empty: the Chromium that is found"
-    )
+    browser: str = Field("", description="path of the browser; empty: the installed Chromium")
     max_output_chars: int = Field(
-        30_000, ge=1_000, description="of one output; the rest, if it is worth a cut, in a file"
+        30_000, ge=1_000, description="characters of one output; the rest goes to a file"
     )
-    fetch_s: float = Field(30.0, gt=0, description="limit on fetching one page")
-    fetch_mb: float = Field(10.0, gt=0, description="of one page; the rest is not read")
+    fetch_s: float = Field(30.0, gt=0, description="seconds that fetching one page may take")
+    fetch_mb: float = Field(10.0, gt=0, description="megabytes of one page; the rest is not read")
     fetch_by_proxy: bool = Field(
-        False, description="through the proxy of the environment, which looks up names itself"
+        False, description="use the proxy of the environment, which then looks up host names itself"
     )
     max_outputs_mb: int = Field(
-        1_000, ge=0, description="of all such files of a session; what comes beyond is not kept"
+        1_000, ge=0, description="megabytes of such files per session; more is not kept"
     )
 
 
@@ -275,28 +319,31 @@ class ServerSettings(_Section):
     server to do. `${NAME}` and `${NAME:-default}` in command, args, env, url and headers stand for
     environment variables."""
 
-    command: str = Field("", description="program to start; the server speaks on its stdin, stdout")
+    command: str = Field("", description="program to start; the server uses its stdin and stdout")
     args: list[str] = Field([], description="arguments of the program")
-    env: dict[str, str] = Field({}, description="variables it sees beside those of commands")
+    env: dict[str, str] = Field({}, description="environment variables besides those of commands")
     cwd: str = Field("", description="folder it starts in; empty: the workspace")
-    url: str = Field("", description="address of a server that is reached by HTTP instead")
+    url: str = Field("", description="address, for a server that is reached by HTTP")
     headers: dict[str, str] = Field({}, description="sent with each HTTP request")
     enabled: bool = Field(True, description="off: it is not started")
-    timeout_s: float = Field(120.0, gt=0, le=3600, description="limit on one call")
-    start_timeout_s: float = Field(15.0, gt=0, le=600, description="limit on its start")
-    tools: list[str] = Field([], description="the tools to offer, * for any text; empty: all")
-    disabled_tools: list[str] = Field([], description="tools not to offer, * for any text")
+    timeout_s: float = Field(120.0, gt=0, le=3600, description="seconds that one call may take")
+    start_timeout_s: float = Field(
+        15.0, gt=0, le=600, description="seconds that its start may take"
+    )
+    tools: list[str] = Field([], description="tools to offer; * matches any text; empty: all")
+    disabled_tools: list[str] = Field([], description="tools not to offer; * matches any text")
     sandbox: bool = Field(
-        True, description="contain it as commands are; off: all your rights; not for a project"
+        True,
+        description="sandbox it; off: runs with all your rights; projects can't change this",
     )
     network: bool = Field(
-        False, description="let a contained one reach the network; not for a project to say"
+        False, description="let it use the network from the sandbox; projects can't change this"
     )
 
     @model_validator(mode="after")
     def _one_way_to_it(self) -> ServerSettings:
         if self.command and self.url:
-            raise ValueError("a server has a command or a url, one of them")
+            raise ValueError("a server has either a command or a url, not both")
         if self.url and not self.url.startswith(("http://", "https://")):
             raise ValueError("url must begin with http:// or https://")
         return self
@@ -314,14 +361,16 @@ def is_server_name(name: str) -> bool:
 
 
 class DelegationSettings(_Section):
-    max_turns: int = Field(50, gt=0, description="model replies of a child to its task")
-    side_by_side: int = Field(3, gt=0, le=8, description="children at once that only read")
-    max_level: int = Field(2, ge=0, le=2, description="how deep children may delegate; 0: not")
+    max_turns: int = Field(50, gt=0, description="model replies to one delegated task")
+    side_by_side: int = Field(
+        3, gt=0, le=8, description="children that only read and work at the same time"
+    )
+    max_level: int = Field(2, ge=0, le=2, description="levels of delegation; 0: none")
 
 
 class ReplaySettings(_Section):
     normalisers: list[str] = Field(
-        [], description="regular expressions: what differs by itself when a session is verified"
+        [], description="regular expressions for text that may differ when a session is verified"
     )
 
     @field_validator("normalisers")
@@ -338,24 +387,32 @@ class ReplaySettings(_Section):
 class SessionsSettings(_Section):
     store: str = Field(
         "files",
-        description="files, sqlite:///PATH or postgresql://USER@HOST/NAME; docs/sessions.md",
+        description="files, sqlite:///PATH or postgresql://USER@HOST/NAME; see docs/sessions.md",
     )
 
 
 class InputSettings(_Section):
-    stdin_notice_s: float = Field(1.0, ge=0, description="silence of a pipe before it is mentioned")
-    stdin_limit_s: float = Field(10.0, ge=0, description="silence of a pipe before it is left out")
+    stdin_notice_s: float = Field(
+        1.0, ge=0, description="seconds to wait for a silent pipe before saying so"
+    )
+    stdin_limit_s: float = Field(
+        10.0, ge=0, description="seconds to wait for a silent pipe before going on without it"
+    )
     stdin_max_bytes: int = Field(
-        256_000, gt=0, description="of a pipe in the prompt; beyond, the rest is in a file"
+        256_000,
+        gt=0,
+        description="bytes of a pipe that go into the prompt; the rest goes to a file",
     )
 
 
 class UISettings(_Section):
-    editing: Literal["emacs", "vi"] = Field("emacs", description="keys of the line one types in")
+    editing: Literal["emacs", "vi"] = Field("emacs", description="key bindings of the input line")
     notify: Literal["off", "bell", "osc9"] = Field(
-        "bell", description="when it waits for you or a long turn ends; osc9: by the desktop"
+        "bell", description="signal when it waits for you or a long turn ends; osc9: on the desktop"
     )
-    notify_after_s: float = Field(10.0, ge=0, description="a turn that took so long is a long one")
+    notify_after_s: float = Field(
+        10.0, ge=0, description="seconds after which a turn counts as long"
+    )
     title: bool = Field(True, description="show the task in the title of the terminal")
 
 
