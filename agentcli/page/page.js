@@ -130,13 +130,18 @@
   // --- search
 
   let texts = null, hits = [], hit = -1;
+  // Texts in different ones of these look apart, so a space of the query may stand between them.
+  const APART = "summary > *, p.call > *, p, li, td, th, pre, div, h4, h5, h6";
   function readTexts() {
-    texts = new Map(entries.map((entry) => [entry, { nodes: [], starts: [], text: "" }]));
+    texts = new Map(entries.map((entry) => [entry, { nodes: [], starts: [], text: "", block: null }]));
     const walker = document.createTreeWalker(main, NodeFilter.SHOW_TEXT);
     for (let node = walker.nextNode(); node; node = walker.nextNode()) {
       const entry = node.parentElement.closest(".e");
       const known = entry && texts.get(entry);
-      if (!known || node.parentElement.className === "n") continue;
+      if (!known || node.parentElement.matches(".n, .m")) continue;
+      const block = node.parentElement.closest(APART);
+      if (known.text && block !== known.block) known.text += "\n";
+      known.block = block;
       known.nodes.push(node);
       known.starts.push(known.text.length);
       known.text += node.data;
@@ -149,12 +154,12 @@
         const middle = (low + high + 1) >> 1;
         if (known.starts[middle] <= place) low = middle; else high = middle - 1;
       }
-      return [known.nodes[low], place - known.starts[low]];
+      return [known.nodes[low], Math.min(place - known.starts[low], known.nodes[low].length)];
     };
     const range = new Range();
     range.setStart(...at(start));
     const [node, offset] = at(end - 1);
-    range.setEnd(node, offset + 1);
+    range.setEnd(node, Math.min(offset + 1, node.length));
     return range;
   }
   const marks = "highlights" in CSS ? { every: new Highlight(), now: new Highlight() } : null;
@@ -167,7 +172,7 @@
     marks?.every.clear(); marks?.now.clear();
     if (query) {
       if (!texts) readTexts();
-      const pattern = new RegExp(query.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"), "gi");
+      const pattern = new RegExp(query.replace(/[.*+?^${}()|[\]\\]/g, "\\$&").replace(/\s+/g, "\\s+"), "gi");
       for (const entry of entries) {
         const known = texts.get(entry);
         for (const match of known.text.matchAll(pattern)) hits.push([entry, match.index, match.index + match[0].length]);

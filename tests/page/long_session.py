@@ -280,6 +280,7 @@ def _told(session: LongSession) -> Iterator[dict[str, Any]]:
 
 def _header(session: LongSession, session_id: str) -> dict[str, Any]:
     paid = [event.llm_metrics for event in session.events if event.llm_metrics]
+    children = (event for event in session.events if isinstance(event, DelegateObservation))
     counted = ("prompt_tokens", "completion_tokens", "cache_read_tokens")
     return {
         **{"format_version": 1, "session_id": session_id, "name": None, "state": "finished"},
@@ -287,6 +288,6 @@ def _header(session: LongSession, session_id: str) -> dict[str, Any]:
         **{"workspace": "/home/ada/src/lexer", "model": "anthropic/claude-sonnet-5-5"},
         "created_at": session.events[0].timestamp.isoformat(),
         "updated_at": session.events[-1].timestamp.isoformat(),
-        "cost_usd": sum(metrics.cost_usd or 0 for metrics in paid),
+        "cost_usd": sum(spent.cost_usd or 0 for spent in (*paid, *children)),
         "usage": {name: sum(getattr(metrics, name) for metrics in paid) for name in counted},
     }

@@ -251,6 +251,25 @@ def test_what_is_looked_for_is_unfolded_and_what_is_not_is_out_of_the_way(opened
         assert it.shown("#event-10 pre")
 
 
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("tool stack3.txt", "toolstack3.txt"),
+        ("hay 3 0 HAY 3 1", "hay 3 0\nhay 3 1"),
+        ("4hay 2", ""),
+    ],
+)
+def test_words_are_found_as_they_look(opened, query, found):
+    """Also where a line ends between them, or a name is set apart; not where they only adjoin in
+    the page's text."""
+    with opened(exported(story())) as it:
+        it.page.fill("#query", query)
+        it.page.keyboard.press("Enter")
+        assert it.page.locator("#found").inner_text() == ("1 of 1" if found else "0")
+        marked = it.run("[...CSS.highlights.get('found-now')].map(String)")
+        assert marked == ([found] if found else [])
+
+
 def test_a_step_tells_what_was_in_the_window_and_what_had_gone(opened):
     phone = {"viewport": {"width": 360, "height": 640}, "color_scheme": "dark"}
     with opened(exported(story()), "#event-14", **phone) as it:
