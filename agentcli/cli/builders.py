@@ -28,7 +28,7 @@ def builder_for(
 
 def report_config_error(fault: ConfigError) -> None:
     """Report a wrong setting that does not matter to what the person is doing now."""
-    print_error(f"left out: {fault.message}", fault.hint)
+    print_error(f"ignored: {fault.message}", fault.hint)
 
 
 def redactor() -> Redactor:

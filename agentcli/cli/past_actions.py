@@ -101,7 +101,7 @@ def past_actions(against: list[str] | None) -> Iterator[Past]:
         try:
             record = read_session(folder)
         except SessionError as error:
-            print(f"agent: {folder.name} is left out: {error.message}", file=sys.stderr)
+            print(f"agent: {folder.name} is skipped: {error.message}", file=sys.stderr)
             continue
         workspace = Path(record.state.workspace or here())
         yield from _of_session(folder.name, workspace, record.events)
