@@ -1,4 +1,4 @@
-"""Tool servers that an editor hands over for a session, as settings of ours."""
+"""Turns the tool servers that an editor hands over into settings."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from acp.schema import AcpMcpServer, HttpMcpServer, McpServerStdio, SseMcpServer
 from agentcli.errors import ConfigError
 from agentcli.settings import ServerSettings, Settings, is_server_name
 
-Given = HttpMcpServer | SseMcpServer | AcpMcpServer | McpServerStdio
+EditorServer = HttpMcpServer | SseMcpServer | AcpMcpServer | McpServerStdio
 
 _LONGEST_NAME = 32
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9]+")
 
 
-def with_servers(settings: Settings, given: Iterable[Given], notices: list[str]) -> Settings:
-    """`settings` with the servers of the editor, contained as any other; a line for each that is
-    left out. What the person has set for a name holds: all of a server that they have themselves,
-    and what they let one do whose way is told by others."""
+def with_servers(settings: Settings, given: Iterable[EditorServer], notices: list[str]) -> Settings:
+    """Add the editor's servers to `settings`; they are contained like any other. For each one that
+    is left out a line is added to `notices`. What the person has set under a name stays: a whole
+    server of their own, or what they let the editor's server do."""
     servers = dict(settings.mcp_servers)
     for server in given:
         name = server_name(server.name)
@@ -37,12 +37,12 @@ def with_servers(settings: Settings, given: Iterable[Given], notices: list[str])
 
 
 def server_name(told: str) -> str:
-    """What a server that its editor calls so is called here: "IntelliJ IDEA" is IntelliJ-IDEA."""
+    """Return the name of an editor's server here: "IntelliJ IDEA" becomes IntelliJ-IDEA."""
     return _NOT_IN_NAMES.sub("-", told)[:_LONGEST_NAME].strip("-")
 
 
-def _way(server: Given) -> dict[str, object]:
-    """How it is reached. Raises ConfigError."""
+def _way(server: EditorServer) -> dict[str, object]:
+    """Return the settings by which a server is reached. Raises ConfigError."""
     match server:
         case McpServerStdio():
             if not server.command:
@@ -56,10 +56,11 @@ def _way(server: Given) -> dict[str, object]:
             headers = {each.name: _literal(each.value) for each in server.headers}
             return {"url": _literal(server.url), "headers": headers}
         case SseMcpServer():
-            raise ConfigError("the old transport sse is not spoken")
+            raise ConfigError("the old SSE transport is not supported")
     raise ConfigError("a server of the editor itself can't be reached")
 
 
 def _literal(text: str) -> str:
-    """An editor has filled its variables in already: nothing in `text` is one of ours."""
+    """Escape `text`, so that nothing in it is taken for a variable: the editor has expanded its
+    own already."""
     return text.replace("${", "${_AGENT_LITERAL:-$}{")

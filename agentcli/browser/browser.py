@@ -102,26 +102,24 @@ class Browser:
         if had_ended:
             self.close()
         if had_ended and (not steps or steps[0].get("do") != "goto"):
-            raise _failed("The browser had ended, with the page in it: go to a page again.")
+            raise _failed("The browser had ended, and its page is lost: open a page again.")
         try:
             self._start()
             self._send({"steps": list(map(dict, steps)), "seconds": seconds})
             visit = self._visit(self._answer(seconds + _GRACE_S))
         except (_Ended, TimeoutError) as error:
             self.close()
-            how = (
-                "did not answer any more" if isinstance(error, TimeoutError) else f"ended: {error}"
-            )
+            how = "stopped responding" if isinstance(error, TimeoutError) else f"ended: {error}"
             raise _failed(
-                f"The browser {how}. What of this was done is unknown; the page is lost: go to one "
-                "again."
+                f"The browser {how}. It is unknown which steps were carried out. The page is lost; "
+                "open one again."
             ) from error
         except BaseException:
             self.close()
             raise
         if not had_ended:
             return visit
-        return replace(visit, notes=("The browser had ended and was started anew.", *visit.notes))
+        return replace(visit, notes=("The browser had ended and was restarted.", *visit.notes))
 
     def close(self) -> None:
         """End the browser and all its processes, and remove its folder."""
@@ -143,8 +141,8 @@ class Browser:
         try:
             program = find_browser(self.settings.program)
         except BrowserMissing as missing:
-            mend = f"The user can mend that: {missing.remedy}."
-            told = f"There is no browser to use: {missing}. {mend}"
+            fix = f"The user can fix that: {missing.remedy}."
+            told = f"There is no browser to use: {missing}. {fix}"
             raise ToolError(told, error_id="no_browser") from missing
         self._identity = os.urandom(8).hex()
         try:
@@ -209,7 +207,7 @@ class Browser:
             self._driver.stdin.write(json.dumps(value).encode() + b"\n")
             self._driver.stdin.flush()
         except OSError as error:
-            raise _Ended("it does not listen") from error
+            raise _Ended("it reads no input") from error
 
     def _answer(self, seconds: float) -> dict[str, Any]:
         """Wait for the driver's answer. Raises _Ended, TimeoutError."""
@@ -238,8 +236,10 @@ class Browser:
     def _last_words(self) -> str:
         with suppress(OSError):
             lines = (self.settings.folder / "log").read_text(errors="replace").split("\n")
-            return next((line.strip() for line in reversed(lines) if line.strip()), "no word")
-        return "no word"
+            return next(
+                (line.strip() for line in reversed(lines) if line.strip()), "it left no message"
+            )
+        return "it left no message"
 
     # --- what came of it ------------------------------------------------------------------------
 

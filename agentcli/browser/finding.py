@@ -38,7 +38,7 @@ def find_browser(chosen: str) -> str:
         if found := find_program(chosen):
             return found
         raise BrowserMissing(
-            f"tools.browser names no program: {chosen}", "change it in the settings"
+            f"tools.browser does not name a program: {chosen}", "change it in the settings"
         )
     for path in _found():
         if not os.path.realpath(path).startswith(_OF_SNAP):
@@ -61,7 +61,7 @@ def _remedy() -> str:
     if sys.platform == "darwin":
         return "brew install --cask chromium"
     managers = {
-        "apt-get": "apt-get install chromium (of snap it can't be used)",
+        "apt-get": "apt-get install chromium (the snap version can't be used)",
         "dnf": "dnf install chromium",
         "pacman": "pacman -S chromium",
         "apk": "apk add chromium",

@@ -58,7 +58,7 @@ class NetworkAccess:
         if not is_loopback:
             return message.partition(" Reach a server")[0]
         return (
-            f"127.0.0.1:{port} is the user's machine, and closed to pages: they open it with "
+            f"127.0.0.1:{port} is the user's machine, and closed to pages: they can open it with "
             f"--allow 'network(127.0.0.1:{port})'."
         )
 
@@ -130,13 +130,13 @@ class Proxy:
                 parts = urlsplit(found[2].decode("ascii"))
                 host, port = parts.hostname or "", parts.port or 80
             except ValueError:
-                await _refuse(writer, 400, "that is no address")
+                await _refuse(writer, 400, "that is not a valid address")
                 return
             target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
             line = b" ".join([found[1], target.encode("ascii"), found[3]])
             sent = b"\r\n".join([line, *_kept(fields), b"Connection: close", b"", b""])
         else:
-            await _refuse(writer, 400, "that is no request for a proxy")
+            await _refuse(writer, 400, "that is not a request for a proxy")
             return
         await self._pass_on(host, port, sent, reader, writer)
 

@@ -66,7 +66,7 @@ class Steps:
     async def _go(self, url: str) -> None:
         parts = urlsplit(url)
         if parts.scheme not in SCHEMES or not parts.hostname:
-            raise StepFailed("an address begins with http:// or https://")
+            raise StepFailed("an address must begin with http:// or https://")
         await self._tabs.go(url, _GOTO_S)
 
     async def _on_element(self, page: Page, do: str, on: str, value: str) -> None:
@@ -166,7 +166,7 @@ class Steps:
                 download = await wanted
                 path = await download.path()
         except TimeoutError as error:
-            raise StepFailed("no download came of it") from error
+            raise StepFailed("it started no download") from error
         finally:
             wanted.cancel()
         self._files.append({"name": download.suggested_filename, "file": Path(path).name})
@@ -189,7 +189,7 @@ class Steps:
 def _reason(error: Exception) -> str:
     """Return the reason of a failure in one line: Playwright's messages have many."""
     if isinstance(error, TimeoutError):
-        return "the time was over"
+        return "it ran out of time"
     lines = [line.strip(" -") for line in str(error).splitlines() if line.strip()]
     first = lines[0] if lines else type(error).__name__
     if first.endswith("exceeded.") and len(lines) > 2:

@@ -130,7 +130,7 @@ class Tabs:
         for other in [each for each in self._pages if each is not page]:
             await self._close(other)
         if self._pages != [page]:
-            raise StepFailed("what is open can't be left: it does not respond")
+            raise StepFailed("the open page can't be left: it does not respond")
         await page.goto(LEFT, timeout=_CLOSE_S * 1000)
         self._hosts.clear()
         self._hang_up()
@@ -180,7 +180,7 @@ class Tabs:
         with suppress(Error):
             await dialog.dismiss()
         if self._dialogs == MOST_DIALOGS and page is not None:
-            self._note("dialogs", "It shows dialogs without end and was closed.")
+            self._note("dialogs", "The page kept opening dialogs and was closed.")
             await self._close(page)
 
     async def _close(self, page: Page) -> None:
@@ -193,7 +193,10 @@ class Tabs:
             self._wanted.set_result(download)
             return
         self._say("offers a file", download.suggested_filename)
-        self._note("download", "A file that it offers was not taken: the step download does that.")
+        self._note(
+            "download",
+            "The page offers a file, which was not downloaded: the step download does that.",
+        )
         self._soon(download.cancel())
 
     async def _requested(self, request: Request) -> None:
@@ -216,9 +219,9 @@ class Tabs:
             if not self._may_reach(request.url) and not (leads and self._inside):
                 self._note(
                     f"loads {_site(request.url)}",
-                    f"It would load something of {short(_site(request.url))}, which was not done: "
-                    "a page of this machine reaches no site that was not gone to before, and no "
-                    "other page this machine.",
+                    f"The page tried to load something from {short(_site(request.url))}, which was "
+                    "blocked: a page on this machine may only reach sites already visited, and no "
+                    "other page may reach this machine.",
                 )
                 await route.abort("aborted")
                 return
@@ -228,8 +231,8 @@ class Tabs:
                 return
             self._note(
                 f"led to {_site(request.url)}",
-                f"It leads to {short(request.url)}, another site, which was not opened: go there "
-                "with url if that is wanted.",
+                f"The page leads to {short(request.url)}, another site, which was not opened: go "
+                "there with url if that is wanted.",
             )
             await route.abort("aborted")
 
@@ -268,7 +271,7 @@ class Tabs:
     async def state(self) -> dict[str, Any]:
         page = self._pages[-1] if self._pages else None
         if page is not None and not _is_allowed(page.url, self._sites):
-            self._note("left", f"It had gone to {short(page.url)}, which was left.")
+            self._note("left", f"The page had navigated to {short(page.url)}, so it was closed.")
             await self._close(page)
             page = self._pages[-1] if self._pages else None
         text, title, url = "", "", page.url if page is not None else ""
@@ -295,7 +298,7 @@ class Tabs:
             count = await page.evaluate(_COUNT)
         if isinstance(count, int) and count <= MOST_ELEMENTS:
             return compact(await page.aria_snapshot(mode="ai", timeout=_SHOW_S * 1000))
-        self._note("large", f"It has {count:,} elements, so only its text is shown.")
+        self._note("large", f"The page has {count:,} elements, so only its text is shown.")
         return str(await page.evaluate(_TEXT))
 
 

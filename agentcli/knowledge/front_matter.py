@@ -68,11 +68,11 @@ def _loaded(header: str) -> object:
         return yaml.load(header, Loader=yaml.BaseLoader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
-        where = f" in line {mark.line + 2}" if mark else ""
-        problem = (error.problem or "it is no YAML").replace("\n", " ")
+        where = f" on line {mark.line + 2}" if mark else ""
+        problem = (error.problem or "it is not valid YAML").replace("\n", " ")
         raise UnreadableText(f"has a damaged header{where}: {problem}") from error
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise UnreadableText("has a damaged header: it is no YAML") from error
+        raise UnreadableText("has a damaged header: it is not valid YAML") from error
 
 
 def _plain(value: object) -> Value:

@@ -175,7 +175,7 @@ class Notes:
     def _checked(self, text: str) -> str:
         text = "\n".join(line.rstrip() for line in text.strip().splitlines())
         if not text:
-            raise ToolError("A note needs a text.", error_id="bad_note")
+            raise ToolError("A note needs text.", error_id="bad_note")
         if any(line.strip() == SEPARATOR for line in text.splitlines()):
             raise ToolError(
                 f"A line of {SEPARATOR} separates notes; add them one by one.", error_id="bad_note"

@@ -56,9 +56,7 @@ class SkillSource:
         """Copy the skill to `target`, whole or not at all. Raises UsageError if `target` exists and
         `replace` is not set, or if the files have changed in the meantime."""
         if os.path.lexists(target) and not replace:
-            raise UsageError(
-                f"{target} already exists", hint="--replace puts the new one in its place"
-            )
+            raise UsageError(f"{target} already exists", hint="--replace overwrites it")
         try:
             target.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
             made = Path(mkdtemp(prefix=".adding-", dir=target.parent))
@@ -83,7 +81,7 @@ class SkillSource:
                 mode = 0o755 if os.fstat(source.fileno()).st_mode & 0o100 else 0o644
                 data = source.read(file.bytes + 1)
             if len(data) != file.bytes:
-                raise UsageError(f"{file.name} changed while it was copied", hint="try it again")
+                raise UsageError(f"{file.name} changed while it was copied", hint="try again")
             place.write_bytes(data)
             place.chmod(mode)
 
@@ -95,7 +93,7 @@ def remove_skill(place: Path) -> None:
     elif place.is_dir():
         remove_tree(place)
         if place.exists():
-            raise OSError(f"{place} could not be removed whole")
+            raise OSError(f"{place} could not be removed completely")
 
 
 def find_sources(root: Path) -> list[SkillSource]:
@@ -103,7 +101,7 @@ def find_sources(root: Path) -> list[SkillSource]:
     UsageError for a skill that contains links, is too large or has no valid SKILL.md."""
     found = [_source(folder) for folder in _skill_folders(root)]
     if len(found) > MOST_SKILLS:
-        raise UsageError(f"{root} has more than {MOST_SKILLS} skills", hint="name a folder of it")
+        raise UsageError(f"{root} has more than {MOST_SKILLS} skills", hint="name a folder in it")
     names = [source.name.casefold() for source in found]
     if twice := next((name for name in names if names.count(name) > 1), ""):
         raise UsageError(f"two skills are called {twice}", hint="name the folder of one of them")
@@ -114,7 +112,7 @@ def _skill_folders(root: Path) -> Iterator[Path]:
     """Yield the folders with a SKILL.md, except those inside the folder of another skill."""
     for seen, (place, folders, files) in enumerate(os.walk(root)):
         if seen >= _MOST_FOLDERS:
-            raise UsageError(f"{root} holds too much to look through", hint="name a folder of it")
+            raise UsageError(f"{root} has too many folders to search", hint="name a folder in it")
         if SKILL_FILE in files:
             folders.clear()
             yield Path(place)
@@ -125,7 +123,7 @@ def _source(folder: Path) -> SkillSource:
     """Read the skill in `folder`. Raises UsageError."""
     files = tuple(sorted(_files(folder), key=lambda file: file.name))
     if sum(file.bytes for file in files) > MAX_BYTES:
-        raise UsageError(f"{folder} is larger than {MAX_BYTES:,} bytes, the most of one skill")
+        raise UsageError(f"{folder} is larger than {MAX_BYTES:,} bytes, the limit for one skill")
     try:
         read = read_bounded(folder / SKILL_FILE, _SKILL_BYTES, folder.resolve())
         if read is None or not read.text.strip():
@@ -151,7 +149,7 @@ def _files(root: Path) -> Iterator[SourceFile]:
             if not name.isprintable():
                 raise UsageError(f"{root} has a file with an odd name: {name!r}")
             if stat.S_ISLNK(info.st_mode):
-                raise UsageError(f"{root}/{name} is a link, and nothing is taken in through one")
+                raise UsageError(f"{root}/{name} is a link, and links are not followed")
             if stat.S_ISDIR(info.st_mode):
                 continue
             if not stat.S_ISREG(info.st_mode):

@@ -142,7 +142,9 @@ def load_skills(
     for folder, within in [*((f, None) for f in user_folders), *project_folders]:
         for path in _files(folder, within):
             if len(skills.found) >= MOST_SKILLS:
-                skills.notices.append(f"more than {MOST_SKILLS} skills: {folder} is not read on")
+                skills.notices.append(
+                    f"more than {MOST_SKILLS} skills: the rest of {folder} is left out"
+                )
                 return skills
             if len(skills.notices) >= _MOST_NOTICES:
                 return skills
@@ -150,7 +152,7 @@ def load_skills(
                 continue
             if within is not None and _has_scripts(path) and not trusted(_project_of(folder)):
                 skills.notices.append(
-                    f"{shown_path(path, within)} is left out, as it brings along scripts and "
+                    f"{shown_path(path, within)} is left out, as it comes with scripts and "
                     f"{_project_of(folder)} is not trusted: see agent trust"
                 )
                 continue
@@ -276,7 +278,7 @@ def _kind(
     if named in ("repo", "knowledge", "task"):
         return named  # type: ignore[return-value]
     if named:
-        raise UnreadableText(f"has the type {named[:40]!r}: it is repo, knowledge or task")
+        raise UnreadableText(f"has the unknown type {named[:40]!r}: use repo, knowledge or task")
     if inputs:
         return "task"
     if triggers:

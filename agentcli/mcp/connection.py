@@ -163,7 +163,7 @@ class Connection:
                 raise ToolError(told, error_id="server_timeout") from error
             raise ToolError(f"{name} refused: {error.message}", error_id="server_error") from error
         except (ValidationError, RuntimeError, ValueError) as error:
-            told = f"What {name} answered is not as the protocol has it: {type(error).__name__}."
+            told = f"{name} sent an invalid response: {type(error).__name__}."
             raise ToolError(told, error_id="server_error") from error
 
     def _in_words(self, error: BaseException) -> str:
@@ -173,7 +173,7 @@ class Connection:
             return f"it can't be started: {error.strerror or error}"
         if isinstance(error, MCPError):
             return f"it refused: {error.message}"
-        return f"it does not speak as it should ({type(error).__name__})"
+        return f"it violated the protocol ({type(error).__name__})"
 
     def _last_words(self) -> str:
         lines = [line.strip() for line in clean(self._health.said).strip().splitlines()]

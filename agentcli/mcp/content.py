@@ -61,7 +61,7 @@ def _rendered(blocks: Iterable[object]) -> tuple[str, tuple[str, ...]]:
                 else:
                     texts.append(f"[{blob.uri} ({kind}), {_size(blob.blob)}, is not shown]")
             case _:
-                texts.append("[something of an unknown kind]")
+                texts.append("[content of an unknown kind]")
     return "\n".join(texts), tuple(images)
 
 

@@ -14,13 +14,13 @@ from agentcli.mcp.transport import MOST_BYTES, MOST_UNASKED, Health, Streams
 
 _CONNECT_S = 10.0
 _SIGN_IN = (
-    "it wants a sign-in (HTTP 401), and OAuth is not spoken here: give it a token, as "
+    "it wants a sign-in (HTTP 401), and OAuth is not supported: give it a token, such as "
     'headers = { Authorization = "Bearer ${TOKEN}" }'
 )
 _STATUS = {
     401: _SIGN_IN,
-    403: "it refuses what its headers say of you (HTTP 403)",
-    404: "it knows nothing at this address, or no longer knows the session (HTTP 404)",
+    403: "it refuses the credentials in its headers (HTTP 403)",
+    404: "it has nothing at this address, or no longer knows the session (HTTP 404)",
 }
 
 
@@ -62,7 +62,9 @@ class _Watched(httpx2.AsyncClient):
             self.health.fault = _fault(response.status_code)
         packed = response.headers.get("content-encoding", "identity")
         if packed != "identity":
-            raise httpx2.DecodingError(f"it is packed as {packed[:40]}, which was not asked")
+            raise httpx2.DecodingError(
+                f"it is compressed as {packed[:40]}, which was not asked for"
+            )
         assert isinstance(response.stream, httpx2.AsyncByteStream)
         response.stream = _Bounded(response.stream, self.health)
         return response

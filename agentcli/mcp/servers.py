@@ -186,7 +186,7 @@ class ToolServers:
             self._leave_out(server, why)
             return
         server.restarted = True
-        self._tell(f"the tool server {server.plan.name} is started again: {why}")
+        self._tell(f"the tool server {server.plan.name} is being restarted: {why}")
         server.connection = None
         self._begin(server, self._portal)
         self._settle(server, server.plan.start_timeout_s + _END_S)
@@ -201,7 +201,7 @@ class ToolServers:
         """Wait until the server has answered; if it fails or does not answer, leave it out."""
         connection = server.connection
         if connection is None or not self._wait_for(connection.settled, seconds):
-            server.left_out = "it could not be started in time"
+            server.left_out = "it did not start in time"
         elif not connection.alive and not connection.was_ready:
             server.left_out = connection.why_not
 

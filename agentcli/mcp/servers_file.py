@@ -26,7 +26,7 @@ def server_values(text: bytes, origin: str, notices: list[str]) -> dict[str, Any
     except (TypeError, KeyError):
         servers = None
     if not isinstance(servers, dict):
-        raise ConfigError(f"{origin} holds no object mcpServers")
+        raise ConfigError(f"{origin} has no object mcpServers")
     values: dict[str, Any] = {}
     for name, server in servers.items():
         if fault := _fault(name, server):
@@ -42,9 +42,11 @@ def with_server(text: bytes, origin: str, name: str, server: Mapping[str, Any] |
     try:
         data = json.loads(text) if text.strip() else {}
     except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{origin} is not valid JSON: {error}", hint="mend it first") from error
+        raise ConfigError(
+            f"{origin} is not valid JSON: {error}", hint="fix the file first"
+        ) from error
     if not isinstance(data, dict) or not isinstance(data.setdefault("mcpServers", {}), dict):
-        raise ConfigError(f"{origin} holds no object mcpServers", hint="mend it first")
+        raise ConfigError(f"{origin} has no object mcpServers", hint="fix the file first")
     data["mcpServers"].pop(name, None)
     if server is not None:
         data["mcpServers"][name] = dict(server)
@@ -59,14 +61,14 @@ def check_name(name: str) -> None:
 
 def _fault(name: str, server: object) -> str:
     if not is_server_name(name):
-        return f"its name must be of {_NAMES_HINT}"
+        return f"its name must consist of {_NAMES_HINT}"
     if not isinstance(server, dict):
-        return "it is no object"
+        return "it is not an object"
     kind = server.get("type", "stdio")
     if kind == "sse":
-        return "the old transport sse is not spoken; it may offer streamable HTTP too"
+        return "the old SSE transport is not supported; the server may offer streamable HTTP too"
     if kind not in _TRANSPORTS:
-        return f"there is no transport {kind!r}"
+        return f"unknown transport {kind!r}"
     if bool(server.get("command")) == bool(server.get("url")):
         return "it needs a command or a url"
     if (url := server.get("url")) and not str(url).startswith(("http://", "https://")):
@@ -80,11 +82,11 @@ def _wrong_type(key: str, value: object) -> str:
     """Check a value's type here, so that one bad server doesn't stop a run."""
     if key == "args":
         good = isinstance(value, list) and all(isinstance(item, str) for item in value)
-        return "" if good else "args must be a list of texts"
+        return "" if good else "args must be a list of strings"
     if key in ("env", "headers"):
         good = isinstance(value, dict) and all(isinstance(item, str) for item in value.values())
-        return "" if good else f"{key} must be an object of texts"
-    return "" if isinstance(value, str) else f"{key} must be text"
+        return "" if good else f"{key} must be an object of strings"
+    return "" if isinstance(value, str) else f"{key} must be a string"
 
 
 def _settings(server: Mapping[str, Any]) -> dict[str, Any]:

@@ -137,7 +137,7 @@ async def _write(
                 process.stdin.write(f"{text}\n".encode())
                 await process.stdin.drain()
             except (OSError, RuntimeError):
-                health.lost("it takes no input")
+                health.lost("it reads no input")
                 return
 
 

@@ -21,7 +21,7 @@ def filled(text: str, environ: Mapping[str, str], withheld: Collection[str]) -> 
         known = environ.get(name, "") if name not in withheld else ""
         if known or default is not None:
             return known or default
-        why = "is a key of a model, which no server gets" if name in withheld else "is not set"
+        why = "is a model's API key, which no server gets" if name in withheld else "is not set"
         raise MissingVariable(f"${{{name}}} {why}")
 
     return _VARIABLE.sub(value, text)

@@ -89,7 +89,7 @@ def _command(action: CmdRunAction) -> ApprovalView:
         kind = "command in the background"
     wants = []
     if action.restart:
-        wants.append("starts the shell anew first")
+        wants.append("restarts the shell first")
     if action.network:
         wants.append("reaches the network")
     if action.unsandboxed:

@@ -67,11 +67,11 @@ _BOXES: dict[str, tuple[str, Style]] = {
 
 _USER_TEXT_BY_ERROR = {
     "invalid_tool_call": "not run: the model made a mistake in this call, and was told",
-    "bad_pattern": "not run: the model's pattern makes no sense, and it was told",
+    "bad_pattern": "not run: the model's pattern is not valid, and it was told",
     "not_run": "not run: the call before it was refused",
-    "interrupted": "cut off, with what effect is not known",
+    "interrupted": "interrupted; its effect is unknown",
     "file_not_read": "not changed: the model had not read this file, and was told to",
-    "file_changed": "not changed: the file is not as the model last saw it, and it was told",
+    "file_changed": "not changed: the file has changed since the model saw it, and it was told",
     "no_match": "not changed: what the model would replace is not in the file, and it was told",
     "several_matches": "not changed: what the model would replace is there more than once",
     "no_change": "not changed: the edit would have changed nothing",

@@ -85,7 +85,7 @@ class Selection(Generic[ValueT]):
 
     def position(self) -> str:
         """Return the position of the mark, such as `3 of 40`."""
-        return f"{self.at + 1} of {len(self.fitting)}" if self.fitting else "none fits"
+        return f"{self.at + 1} of {len(self.fitting)}" if self.fitting else "no match"
 
 
 def row(choice: Choice[ValueT], width: int) -> Line:

@@ -14,7 +14,7 @@ _STANDS = {
     "failed": "tests failed",
     "outdated": "files changed after the tests",
     "not_run": "no tests were run",
-    "unknown": "it is not known whether tests pass on the files as they were left",
+    "unknown": "it is unknown whether tests pass with the files as they were left",
 }
 
 
@@ -32,7 +32,7 @@ def evidence_lines(evidence: Evidence) -> Iterator[str]:
     if evidence.never_run:
         yield f"  changed and never run: {_few(evidence.never_run)}"
     if evidence.not_run_again:
-        yield f"  failed and not mended since: {_few(evidence.not_run_again)}"
+        yield f"  failed and not fixed since: {_few(evidence.not_run_again)}"
 
 
 def _run(run: TestRun) -> str:

@@ -120,7 +120,7 @@ class EvidenceData(_Strict):
     changed_at: Annotated[int | None, Field(description="event of the last change of a file")]
     passed_at: Annotated[int | None, Field(description="event of the last run that passed")]
     never_run: Annotated[list[str], Field(description="test files that changed and were not run")]
-    not_run_again: Annotated[list[str], Field(description="commands that failed, not mended since")]
+    not_run_again: Annotated[list[str], Field(description="commands that failed, not fixed since")]
 
 
 class CheckData(_Strict):

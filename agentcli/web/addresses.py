@@ -72,16 +72,18 @@ def blocked_category(address: Address) -> str:
 def split_url(url: str) -> SplitResult:
     """Split the URL of a page. Raises ToolError if it is not valid."""
     if len(url) > _LONGEST_URL:
-        raise _bad(f"an address has at most {_LONGEST_URL:,} characters.")
+        raise _bad(f"an address may have at most {_LONGEST_URL:,} characters.")
     if re.search(r"[\x00-\x20\x7f\\]", url):
-        raise _bad("an address has no blanks, backslashes or control characters: write %20, %5C.")
+        raise _bad(
+            "an address may not have blanks, backslashes or control characters: write %20, %5C."
+        )
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname, parts.port
     except ValueError as error:
-        raise _bad(f"{url} is no address of a page: {error}") from error
+        raise _bad(f"{url} is not the address of a page: {error}") from error
     if parts.scheme not in PORTS or not host:
-        raise _bad(f"{url} is no address of a page: it begins with http:// or https://.")
+        raise _bad(f"{url} is not the address of a page: it must begin with http:// or https://.")
     if parts.username is not None or parts.password is not None:
         raise _bad(f"an address with a name or password in it is not fetched: {host}.")
     return parts
@@ -167,7 +169,7 @@ def _addresses(host: str, timeout_s: float) -> list[Address]:
         told = f"There is no address for {host}: {os_error_text(answer)}."
         raise ToolError(told, error_id="unreachable")
     if isinstance(answer, UnicodeError) or not answer:
-        raise _bad(f"{host} is no name of a host.")
+        raise _bad(f"{host} is not a valid host name.")
     return [ip_address(text) for text in dict.fromkeys(answer)]
 
 

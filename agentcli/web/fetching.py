@@ -74,12 +74,12 @@ def _get(url: str, limits: PageLimits, end: float) -> Page:
     except TimeoutError as error:
         raise _failed(f"{host} did not answer within {limits.seconds:.0f} s.") from error
     except _NETWORK_FAULTS as error:
-        raise _failed(f"{host} could not be fetched from: {_reason(error)}.") from error
+        raise _failed(f"{host} could not be reached: {_reason(error)}.") from error
 
 
 def _page(url: str, got: httpx2.Response, limits: PageLimits, end: float) -> Page:
     if got.headers.get("content-encoding", "").count(",") > 1:
-        raise _failed(f"{got.url.host} packed the page again and again.")
+        raise _failed(f"{got.url.host} compressed the page more than twice.")
     status = f"{got.status_code} {got.reason_phrase}".strip()
     if got.is_redirect and (location := got.headers.get("location")):
         return Page(url, got.status_code, status, leads_to=_target(url, location))
@@ -92,7 +92,7 @@ def _target(url: str, location: str) -> str:
     try:
         target = urljoin(url, location)
     except ValueError as error:
-        raise _failed(f"{url} redirects to no address: {error}.") from error
+        raise _failed(f"{url} redirects to an invalid address: {error}.") from error
     split_url(target)
     return target
 
@@ -123,7 +123,9 @@ def _host_of(url: str) -> str:
     try:
         theirs = httpx2.URL(url).host
     except httpx2.InvalidURL as error:
-        raise ToolError(f"{url} is no address of a page: {error}.", error_id="bad_url") from error
+        raise ToolError(
+            f"{url} is not the address of a page: {error}.", error_id="bad_url"
+        ) from error
     if theirs.strip("[]").lower() != host.lower():
         told = f"{url} is ambiguous: its host may be {host} or {theirs}."
         raise ToolError(told, error_id="bad_url")
@@ -204,7 +206,7 @@ class _Transport(httpx2.BaseTransport):
 
     def __init__(self, network: _Network, proxy: str) -> None:
         if proxy and not proxy.startswith("http://"):
-            raise _failed("The proxy that the environment names is none of http://.")
+            raise _failed("The proxy set in the environment is not an http:// proxy.")
         parts: dict[str, Any] = {"ssl_context": _tls(), "network_backend": network}
         self._pool = (
             httpcore2.HTTPProxy(proxy, **parts) if proxy else httpcore2.ConnectionPool(**parts)

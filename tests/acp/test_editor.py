@@ -256,7 +256,7 @@ def test_servers_of_the_editor_are_tools_of_the_session_contained_and_asked_abou
         async with editor(agent) as zed:
             session = await zed.new(agent.workspace, given)
             assert await zed.say(session, "echo it") == "end_turn"
-            assert "tool server 'old' is left out: the old transport" in zed.text(session)
+            assert "tool server 'old' is left out: the old SSE transport" in zed.text(session)
             [told] = zed.calls(session).values()
             assert "hello" in str(told["content"])
             [(asked, _)] = zed.asked

@@ -115,7 +115,7 @@ def test_without_a_browser_the_model_is_told_what_the_user_can_install(agent, br
     options = (*ON, "--set", 'tools.browser="no-such-browser"', "--yolo")
     told = browse(Reply("", [Call("browse", {"url": "http://127.0.0.1:1/"})]), options=options)
     assert "There is no browser to use: " in told[0]
-    assert "The user can mend that: " in told[0]
+    assert "The user can fix that: " in told[0]
     settings = agent.home / ".config/agent/config.toml"
     settings.parent.mkdir(parents=True)
     settings.write_text('[tools]\nenable_browsing = true\nbrowser = "no-such-browser"\n')
@@ -155,7 +155,7 @@ def test_downloads_tabs_and_elements_by_number(agent, browse):
     assert "Step 1 (fill Name Bo) failed: nothing on the page is called 'Name'" in told[3]
     assert "the steps after it were not done" in told[3]
     assert "failed" in told[4]
-    assert "Step 1 (wait never said) failed: the time was over." in told[5]
+    assert "Step 1 (wait never said) failed: it ran out of time." in told[5]
     assert "Ada,Pro" in told[6]
 
 
@@ -184,7 +184,7 @@ def test_hostile_pages_are_told_of_and_the_next_one_is_served(browse):
             act(url=pages.url),
             pages=pages,
         )
-    assert "It shows dialogs without end and was closed." in told[0]
+    assert "The page kept opening dialogs and was closed." in told[0]
     assert "The page does not respond and was closed." in told[1]
     assert "elements, so only its text is shown" in told[2]
     assert "The first line." in told[2]
@@ -235,8 +235,8 @@ def test_a_page_reaches_nothing_of_this_machine_or_its_networks(browse):
         )
         assert secret.hits == []
     assert "Here." in told[0]
-    assert "It would load something of 169.254.169.254, which was not done" in told[0]
-    assert "It would load something of 93.184.216.34, which was not done" in told[0]
+    assert "The page tried to load something from 169.254.169.254, which was blocked" in told[0]
+    assert "The page tried to load something from 93.184.216.34, which was blocked" in told[0]
     assert "another site, which was not opened" in told[1]
     assert "another site, which was not opened" in told[2]
     assert "root:" not in "".join(told)
@@ -255,7 +255,7 @@ def test_a_browser_that_is_killed_repeats_nothing_and_is_started_anew(agent, bro
             act(url=pages.url),
             pages=pages,
         )
-    assert "What of this was done is unknown; the page is lost" in told[1]
+    assert "It is unknown which steps were carried out. The page is lost" in told[1]
     assert pages.hits.count("/die") == 1
     assert "no page is open" in told[2]
     assert "Sign up" in told[3]

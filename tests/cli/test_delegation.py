@@ -174,7 +174,7 @@ def test_children_that_come_to_no_good_end_are_told_of(agent, serve):
     text = "\n".join(getattr(event, "content", "") for event in parent.events)
     assert "I can't." in text
     assert "Half of it." in text
-    assert "There is no agent 'nobody'. They are: explorer, coder." in text
+    assert "There is no agent 'nobody'. The agents are: explorer, coder." in text
 
 
 def working(request: Recorded) -> Reply:
@@ -353,7 +353,7 @@ def test_agents_are_files_and_those_of_a_project_count_when_it_is_trusted(agent,
     told = agent("agents", "list")
     names = [line.split()[0] for line in told.stdout.splitlines()]
     assert names == ["explorer", "coder", "tester"]
-    assert "bad.toml has no use for 'approval'" in told.stderr
+    assert "bad.toml sets the unknown key 'approval'" in told.stderr
     assert agent("trust", "--yes").returncode == 0
     play = by_task(
         parent=[Reply("", [delegate("look here", "reviewer")]), Reply("Done.")],
@@ -419,7 +419,7 @@ def test_a_child_reads_no_secret_and_widens_no_policy(agent, serve):
     agent.use(server)
     done = agent("run", "parent task")
     assert done.returncode == 5, done.stderr
-    assert "needed approval" in done.stderr
+    assert "approval was needed" in done.stderr
     assert "THE-KEY" not in str([request.body for request in server.requests])
     assert "There is no tool 'memory'" in last_results(server.requests[-2])
 
@@ -476,7 +476,7 @@ def test_out_of_time_they_pause_together(agent, serve):
     agent.use(serve(play=play, sessions=MANY))
     done = agent("run", "parent task", "--max-time", "1s")
     assert (done.returncode, done.stdout) == (6, ""), done.stderr
-    assert "the limit of 1 s is reached" in done.stderr
+    assert "the time limit of 1 s is reached" in done.stderr
     parent, children = records(agent)
     assert [each.state.agent_state for each in (parent, *children)] == ["paused"] * 3
     free.set()

@@ -123,13 +123,13 @@ def test_a_server_that_does_everything_wrong_is_told_in_a_word_and_the_run_goes_
     endless, bomb, layers, drip, slow_head, short, no_http, deep = told(server)
     assert "[the page is cut: longer than what is read of a page]" in endless
     assert "[the page is cut: longer than what is read of a page]" in bomb
-    assert layers == "127.0.0.1 packed the page again and again."
+    assert layers == "127.0.0.1 compressed the page more than twice."
     assert "first words" in drip
     assert "[the page is cut: not all of it came within 1 s]" in drip
     assert slow_head == "127.0.0.1 did not answer within 1 s."
     assert "abc" in short
     assert "[the page is cut: it broke off: " in short
-    assert no_http.startswith("127.0.0.1 could not be fetched from: ")
+    assert no_http.startswith("127.0.0.1 could not be reached: ")
     assert "the text" in deep
     assert "[its form took too much time or memory to keep: its bare text]" in deep
 

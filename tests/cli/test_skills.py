@@ -96,7 +96,7 @@ def way_out(folder):
 @pytest.mark.parametrize(
     ("harm", "why"),
     [
-        (link_to_a_secret, "id_rsa.md is a link, and nothing is taken in through one"),
+        (link_to_a_secret, "id_rsa.md is a link, and links are not followed"),
         (link_to_a_folder, "more is a link"),
         (pipe, "pipe is neither a file nor a folder"),
         (odd_name, "has a file with an odd name"),

@@ -155,8 +155,8 @@ def test_a_project_can_not_take_the_place_of_a_skill_of_the_user(project, tmp_pa
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("---\nname: [a\n---\n", "damaged header in line 3"),
-        ("---\ndescription: use this: when\n---\n", "damaged header in line 2"),
+        ("---\nname: [a\n---\n", "damaged header on line 3"),
+        ("---\ndescription: use this: when\n---\n", "damaged header on line 2"),
         ("---\nname: x\nno end", "no second line"),
         ("---\n- a\n- b\n---\n", "lines like name: value"),
         ("---\ntype: robot\n---\ntext", "type 'robot'"),

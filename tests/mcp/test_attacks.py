@@ -138,5 +138,5 @@ def test_a_project_says_neither_how_its_server_is_contained_nor_takes_the_place_
     agent.use(serve([Reply("", [Call("mcp__plain__echo", {"text": "mine"})]), Reply("ok")]))
     run = agent("run", *ALL, "hi")
     assert "mcp_servers.plain is yours already" in run.stderr
-    assert "mcp_servers.free.sandbox is not for a project to set" in run.stderr
+    assert "a project can't set mcp_servers.free.sandbox" in run.stderr
     assert results(agent)[0]["content"] == "mine"

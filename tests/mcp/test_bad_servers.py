@@ -48,7 +48,7 @@ def test_a_server_that_fails_in_a_call_is_started_once_more(agent, serve, server
     assert results(agent)[0]["content"] == "back"
     assert died["content"].endswith("Its effect is unknown. It is left out from now on.")
     assert "is left out" in gone["content"]
-    assert "the tool server plain is started again: it sent a broken message" in run.stderr
+    assert "the tool server plain is being restarted: it sent a broken message" in run.stderr
     assert "the tool server plain is left out: it ended" in run.stderr
 
 

@@ -123,8 +123,8 @@ def test_a_session_goes_on_with_the_tools_it_was_begun_with(agent, serve, server
     (agent.home / ".config" / "agent" / "config.toml").unlink()
     model = serve([call("echo", text="three"), Reply("it is gone")])
     run = agent.use(model)("resume", "--last", *ALL, "say three")
-    assert "these tools are not there any more: mcp__plain__echo" in run.stderr
-    assert "these tools are not there any more: mcp__plain__echo" in told(model, 0)
+    assert "these tools no longer exist: mcp__plain__echo" in run.stderr
+    assert "these tools no longer exist: mcp__plain__echo" in told(model, 0)
 
 
 class TestProject:

@@ -102,7 +102,7 @@ def endless(handler: BaseHTTPRequestHandler) -> None:
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
-        (respond(401), "it wants a sign-in (HTTP 401), and OAuth is not spoken here"),
+        (respond(401), "it wants a sign-in (HTTP 401), and OAuth is not supported"),
         (respond(500), "it answered with HTTP 500"),
         (respond(307, ("location", "http://127.0.0.1:1/")), "it refused: Redirect to"),
         (endless, "it sent more than 20 MB in one answer"),

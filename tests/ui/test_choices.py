@@ -86,7 +86,7 @@ def test_the_mark_stays_on_the_list():
     selection.search("no such")
     selection.move(1)
     assert selection.marked is None
-    assert (selection.lines(80, 10), selection.position()) == ([], "none fits")
+    assert (selection.lines(80, 10), selection.position()) == ([], "no match")
     selection.search("")
     assert selection.marked is CHOICES[0]
 

@@ -32,7 +32,7 @@ def test_each_line_says_one_thing_and_names_its_event():
         "evidence: tests passed after the last change · 2 files changed, the last at event 33",
         "  event 41: pytest -q in 20261123-1200-ab12: passed",
         "  changed and never run: tests/test_b.py",
-        "  failed and not mended since: make test",
+        "  failed and not fixed since: make test",
     ]
 
 
