@@ -51,8 +51,9 @@ def _go_on(session: SessionRecord, model: str, event_id: int | None, folder: Pat
         raise UsageError(
             f"nothing was left to do at event {cut}", hint="name an earlier one with --from"
         )
+    target = folder and named_folder(folder, "--dir")
     _require_usable(model, session.state.local_workspace or here())
-    forked = fork(home(), session.folder, cut, folder and named_folder(folder, "--dir"))
+    forked = fork(home(), session.folder, cut, target)
     where = display_path(forked.workspace)
     for note in (f"from event {cut} on in session {forked.session_id}, in {where}", *forked.notes):
         say_note(note)

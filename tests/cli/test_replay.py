@@ -103,6 +103,19 @@ def test_a_fork_comes_out_as_it_did_from_its_beginning(agent, repository, tmp_pa
 
 
 @pytest.mark.campaign
+def test_replies_are_played_in_order_whatever_is_condensed(agent, tmp_path):
+    """A window with fewer replies in it is no reason to begin again."""
+    steps = [bash(f"echo step {number}") for number in range(1, 21)]
+    model = scripted(tmp_path / "model", *steps, Reply("Done."))
+    short = ("--set", "memory.condenser=recent", "--set", "memory.max_events=20")
+    for name in (model, f"scripted/{tmp_path}/twenty.jsonl"):
+        record = ["--record", f"{tmp_path}/twenty.jsonl"] if name == model else []
+        done = agent("run", "-m", name, "--max-turns", "30", *short, *record, "x")
+        assert (done.returncode, done.stdout) == (0, "Done.\n"), done.stderr
+        assert re.findall(r"\$ echo step (\d+)", done.stderr) == list(map(str, range(1, 21)))
+
+
+@pytest.mark.campaign
 def test_no_secret_gets_into_a_recording(agent, serve, tmp_path):
     secret, key = "hunter2-Zq81xLw09", "sk-ant-REDACTED" + "a1B2" * 8
     agent.env["MY_PASSWORD"] = secret

@@ -3,8 +3,8 @@
 `scripted/FILE` names a recording made by `agent run --record`, or a file with one reply per line as
 a provider sent it: a Chat Completions `chat.completion`, a Responses `response` or an Anthropic
 `message` object. The replies are played one after the other; a resumed session continues with reply
-number n if its first request has n replies. `scripted/demo` is the recording of `agent demo`. With `extra_body = {
-words_per_second = 6 }` replies come at reading speed.
+number n if its first request has n replies. `scripted/demo` is the recording of `agent demo`. With
+`extra_body = { words_per_second = 6 }` replies come at reading speed.
 """
 
 from __future__ import annotations
