@@ -43,9 +43,9 @@ def explain_denied_approval(events: Sequence[Event], ending: Ending) -> Ending:
     return replace(
         ending,
         reason=NEEDS_APPROVAL,
-        content=f"not finished, as it needed approval: {refused}",
+        content=f"not finished, because approval was needed: {refused}",
         exit_code=EXIT_CODE,
-        hint='at a terminal, agent resume --last "try again" asks you; or allow it: --allow RULE',
+        hint='at a terminal you are asked: agent resume --last "try again"; or use --allow RULE',
     )
 
 

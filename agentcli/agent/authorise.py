@@ -129,7 +129,9 @@ def _save_rule(agent: Agent, session: Session, grant: str) -> None:
     try:
         agent.save_rule(grant)
     except ConfigError as error:
-        session.notify(Notice(f"not saved, it holds for this session only: {error.message}"))
+        session.notify(
+            Notice(f"the rule could not be saved and applies to this session only: {error.message}")
+        )
 
 
 def _refusal(decision: DecisionObservation, action: Action) -> str:

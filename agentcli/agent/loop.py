@@ -57,7 +57,7 @@ def work(agent: Agent, session: Session, countdown: Countdown | None) -> Ending:
         with time_limit:
             act(agent, session)
             if agent.limits.ending_at_limit(session.state, countdown):
-                # They wait for the end of the turn, and would miss it.
+                # Queued messages wait for the end of a turn, which a limit would skip.
                 deliver_queued(agent, session, "queue")
             while True:
                 act(agent, session)

@@ -78,7 +78,7 @@ def ending_of_reply(events: Sequence[Event], *, interactive: bool) -> Ending | N
             LLMErrorKind.CONTENT_POLICY,
             "the model, or its provider's content filter, refused to answer",
             exit_code=4,
-            hint="put the task in other words, or ask another model: -m provider/model",
+            hint="rephrase the task, or try another model: -m provider/model",
         )
     goes_on = (
         event.tool_call_metadata is not None or isinstance(event, ErrorObservation)

@@ -56,7 +56,7 @@ class Limits:
             return Ending(
                 AgentState.ERROR,
                 "bad_calls",
-                f"{state.bad_calls} replies in a row had calls that could not be understood; "
+                f"{state.bad_calls} replies in a row had invalid tool calls; "
                 f"the last: {state.last_error}",
                 exit_code=1,
             )
@@ -74,7 +74,7 @@ class Limits:
             return Ending(
                 AgentState.PAUSED,
                 MAX_TURNS,
-                f"the limit of {max_turns} model turns is reached",
+                f"the limit of {max_turns} model replies is reached",
                 exit_code=LIMIT_EXIT_CODE,
                 hint=f"to go on: agent resume {state.session_id} --max-turns {2 * max_turns}",
             )
@@ -86,9 +86,9 @@ class Limits:
         return Ending(
             AgentState.PAUSED,
             MAX_TIME,
-            f"the limit of {self.settings.max_time_s:g} s is reached",
+            f"the time limit of {self.settings.max_time_s:g} s is reached",
             exit_code=LIMIT_EXIT_CODE,
-            hint=f"to go on for as long again: agent resume {state.session_id}",
+            hint=f"to go on with the same limit: agent resume {state.session_id}",
         )
 
     def left_usd(self, state: State) -> float | None:

@@ -128,7 +128,7 @@ def check_progress(
     return Ending(
         AgentState.ERROR,
         STUCK,
-        f"the agent goes in circles, also after it was told so: {finding.what}",
+        f"the agent keeps going in circles, even after a warning: {finding.what}",
         exit_code=1,
         hint=f'say what it should do instead: agent resume {state.session_id} "…"',
     )

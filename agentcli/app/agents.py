@@ -33,7 +33,7 @@ class KnownAgents:
     def get(self, name: str) -> AgentDefinition:
         """Return the agent of this name. Raises ToolError if there is none."""
         if name not in self.known:
-            raise ToolError(f"There is no agent {name!r}. They are: {', '.join(self.known)}.")
+            raise ToolError(f"There is no agent {name!r}. The agents are: {', '.join(self.known)}.")
         return self.known[name]
 
     def facts(self, agent: AgentDefinition) -> list[str]:

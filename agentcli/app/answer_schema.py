@@ -78,13 +78,17 @@ def checked_schema(schema: Any, named: str) -> dict[str, Any]:
         kind = _validator_class(schema)
         kind.check_schema(schema)
         _require_local(schema)
+        # One that refers to itself without end can't judge anything.
+        list(kind(schema, registry=REGISTRY).iter_errors(None))
     except SchemaError as error:
         where = "/".join(map(str, error.absolute_path))
         raise UsageError(
             f"{named}: it is no JSON Schema: {where or 'at the top'}: {_short(error.message)}"
         ) from error
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise UsageError(f"{named}: {error}") from error
+    except RecursionError as error:
+        raise UsageError(f"{named}: it refers to itself without end, or is too deep") from error
     return schema
 
 

@@ -120,7 +120,7 @@ def load_settings(
         left_out = list(_contained_hooks(values, str(project)))
         values = _add_servers(layers, values, servers, workspace, notices)
         if values.pop(STORE, None) is not None:
-            notices.append(f"{project}: {STORE} is not for a project to set")
+            notices.append(f"{project}: a project can't set {STORE}")
     notices += left_out
     layers.add(values, str(project))
     shell = {key: environ[v] for v, key in ENVIRONMENT_KEYS.items() if environ.get(v)}
@@ -197,7 +197,7 @@ def _contained_hooks(values: dict[str, Any], origin: str) -> Iterator[str]:
         free = [hook for hook in hooks if isinstance(hook, dict) and hook.get("sandboxed") is False]
         values[key] = [{**hook, "sandboxed": True} if hook in free else hook for hook in hooks]
         if free:
-            yield f"{origin}: {key}: sandboxed is not for a project to set; it stays on"
+            yield f"{origin}: {key}: a project can't set sandboxed; it stays on"
 
 
 def project_values(text: bytes, origin: str) -> dict[str, Any]:
@@ -309,7 +309,7 @@ def read_layer(path: Path, *, of_project: bool = False) -> dict[str, Any]:
     if not of_project and (fault := ownership_fault(facts)):
         raise ConfigError(
             f"{path} can't be trusted: {fault}",
-            hint=f"if it is as you left it: chown $USER {path}; chmod go-w {path}",
+            hint=f"if its content is as you left it: chown $USER {path}; chmod go-w {path}",
         )
     if len(text) > _MAX_FILE_BYTES:
         raise ConfigError(f"{path} is longer than {_MAX_FILE_BYTES:,} bytes")

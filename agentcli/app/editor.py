@@ -25,7 +25,7 @@ def ask_editor(
     is recorded. Raises LLMError."""
 
     def ask(prompt: str) -> str:
-        session.notify(Status("thinking", "an edit is being merged"))
+        session.notify(Status("thinking", "merging an edit"))
         reply, cost = ask_role(models, session, limits, ROLE, prompt, most_tokens)
         session.emit(TextMergedObservation(llm_metrics=cost))
         if reply.finish_reason == "length":

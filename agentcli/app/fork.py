@@ -43,7 +43,10 @@ def fork(home: Path, original: Path, event_id: int | None, folder: Path | None) 
     past = PastFiles(record, cut)
     before = past.workspace
     if folder is None and not before.is_absolute():
-        raise UsageError(f"session {original.name} worked in {before}", hint="add --dir DIR")
+        raise UsageError(
+            f"session {original.name} worked in {before}",
+            hint="say where its files are to go: --dir DIR",
+        )
     root = past.store.root
     top = folder or root.with_name(f"{root.name}-fork-{copy_id[-4:]}")
     _require_free(top)

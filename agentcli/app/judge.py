@@ -24,7 +24,7 @@ def ask_judge(models: Roles, session: Session, limits: Limits) -> Callable[[str]
     cost are recorded. Raises LLMError."""
 
     def ask(prompt: str) -> str:
-        session.notify(Status("thinking", "the risk is being judged"))
+        session.notify(Status("thinking", "judging the risk"))
         reply, cost = ask_role(models, session, limits, ROLE, prompt, _MAX_OUTPUT_TOKENS)
         session.emit(RiskJudgedObservation(content=reply.text, llm_metrics=cost))
         return reply.text

@@ -37,7 +37,7 @@ def build_memory(
             session.notify(progress)
 
     def ask(request: Request, unrecorded_usd: float) -> Reply:
-        session.notify(Status("thinking", "older work is being summed up"))
+        session.notify(Status("thinking", "summing up older work"))
         chain.begin_turn()
         left = limits.left_usd(session.state)
         left = None if left is None else left - unrecorded_usd

@@ -5,7 +5,7 @@ from __future__ import annotations
 from agentcli.errors import SessionError, os_error_text
 from agentcli.sandbox.loopback import OpenPort, has_own_network, listening_process
 
-ITS_PAGES = "what its pages do, your browser does, with your network"
+ITS_PAGES = "its pages run in your browser, which has your network"
 """Always said along with it, because commands have no network."""
 
 
@@ -17,7 +17,7 @@ def open_port(agent_pid: int, port: int) -> OpenPort | None:
     if process is None:
         raise SessionError(
             f"nothing that the session has started listens on 127.0.0.1:{port}",
-            hint="ask for the server to be started in the background, and for its port",
+            hint="ask the agent to start the server in the background and to name its port",
         )
     if not has_own_network(process):
         return None

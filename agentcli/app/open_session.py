@@ -103,8 +103,8 @@ class OpenSession:
         check = required.recorded.check if required is not None else ""
         if self.session.redact(check) != check:
             raise UsageError(
-                "the check has a secret in it, which no session keeps",
-                hint="name a variable of the environment in it instead, which commands may see: "
+                "the check contains a secret, which no session keeps",
+                hint="use an environment variable instead, and let commands see it: "
                 '[sandbox] environment = ["NAME"]',
             )
 

@@ -64,7 +64,7 @@ def own_commands(
             notices.append(f"{command.shown} is left out: /{command.name} is built in")
         elif command.name in commands:
             before = commands[command.name].shown
-            notices.append(f"{command.shown} is left out: /{command.name} is {before}")
+            notices.append(f"{command.shown} is left out: /{command.name} is already {before}")
         else:
             commands[command.name] = command
     untrusted = () if trusted else tuple(Path(name).stem for name in files)

@@ -37,7 +37,7 @@ def permitted(
         elif any(f"{_SECTION}{name}.{way}" in lower for way in ("command", "url")):
             told.append(f"{origin}: mcp_servers.{name} is yours already; that one is left out")
         elif setting in _NOT_FOR_PROJECTS:
-            told.append(f"{origin}: {key} is not for a project to set; set it in your own settings")
+            told.append(f"{origin}: a project can't set {key}; set it in your own settings")
         else:
             kept[key] = value
     notices += dict.fromkeys(told)

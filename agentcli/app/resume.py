@@ -36,8 +36,8 @@ def workspace_of(folder: Path) -> Path:
         gone = "" if state.workspace.startswith(FOREIGN_PREFIX) else ", which is no longer there"
         raise ConfigError(
             f"session {folder.name} worked in {state.workspace}{gone}",
-            hint=f"say where it is to go on: agent resume {folder.name} -C DIR; its files as they "
-            f"were, in a new folder: agent fork {folder.name} --dir DIR",
+            hint=f"to go on elsewhere: agent resume {folder.name} -C DIR; to restore its files "
+            f"in a new folder: agent fork {folder.name} --dir DIR",
         )
     return resolve_workspace(str(state.local_workspace))
 

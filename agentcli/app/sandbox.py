@@ -84,7 +84,7 @@ class Containment:
         if chosen.contains or self.attended or wanted.layer == NO_LAYER:
             return chosen
         raise ConfigError(
-            "no sandbox works here, and nobody is there to be asked before commands run",
+            "no sandbox works here, and nobody can be asked before commands run",
             hint="install bubblewrap (agent doctor says what is missing), or let commands run with "
             "all your rights: --no-sandbox --yolo",
         )
@@ -104,7 +104,7 @@ class Containment:
         scope = self.scope
         yield from workspace_warnings(self.settings, scope.workspace, scope.home, scope.writable)
         if TMP in scope.writable and not scope.sealed:
-            yield "/tmp is shared with this session: commands can change what is yours there"
+            yield "/tmp is shared with this session: commands can change your files there"
         yield from scope.problems
         for path in () if scope.sealed else self.sandbox.out_of_reach:
             yield (
@@ -142,7 +142,9 @@ class Containment:
         if not sandbox.contains or not (places or loads):
             return ""
         what = ", ".join([*places, *loads])
-        return f"agent itself loads what commands may change, as no sandbox can forbid it: {what}"
+        return (
+            f"commands can change what agent itself loads, and no sandbox here prevents it: {what}"
+        )
 
     @cached_property
     def environment(self) -> dict[str, str]:
@@ -204,8 +206,8 @@ def _require_not_own(folder: Path, places: Sequence[Path]) -> None:
     for place in map(Path.resolve, places):
         if folder.resolve().is_relative_to(place):
             raise ConfigError(
-                f"{folder} is a folder of the agent's own settings or sessions, which nothing it "
-                "runs may change",
+                f"{folder} holds the agent's own settings or sessions, which commands must not "
+                "change",
                 hint="work on a copy elsewhere: -C DIR",
             )
 
@@ -215,9 +217,8 @@ def _require_outside(kept_in: Sequence[Path], folder: Path) -> None:
     for path in kept_in:
         if path.resolve().is_relative_to(folder.resolve()):
             raise ConfigError(
-                f"sessions are kept in {path}, which commands of this one could change",
-                hint="name a file elsewhere in sessions.store: a relative path is one in "
-                "AGENT_HOME",
+                f"sessions are kept in {path}, where commands of this one could change them",
+                hint="set sessions.store to a file elsewhere; a relative path is one in AGENT_HOME",
             )
 
 

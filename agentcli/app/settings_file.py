@@ -70,7 +70,9 @@ def require_changeable(path: Path) -> TOMLDocument:
     try:
         return tomlkit.parse(_read(Path(os.path.realpath(path))))
     except TOMLKitError as error:
-        raise ConfigError(f"{path} is not valid TOML: {error}", hint="mend it first") from error
+        raise ConfigError(
+            f"{path} is not valid TOML: {error}", hint="fix the file first"
+        ) from error
 
 
 def _read(path: Path) -> str:
@@ -98,5 +100,5 @@ def _put(document: Any, path: list[str], value: Any) -> None:
             table[parent] = tomlkit.table(is_super_table=depth < len(parents))
         table = table[parent]
         if not isinstance(table, AbstractTable | dict):
-            raise ValueError(f"{parent} is no table there")
+            raise ValueError(f"{parent} is not a table there")
     table[name] = value

@@ -80,7 +80,7 @@ def report_servers(opened: OpenSession) -> None:
         if schema.name.startswith("mcp") and not opened.agent.tools.has(schema.name)
     ]
     if gone:
-        lines.append(f"these tools are not there any more: {', '.join(gone[:_MOST_NAMED])}")
+        lines.append(f"these tools no longer exist: {', '.join(gone[:_MOST_NAMED])}")
     for line in lines:
         opened.session.notify(Notice(line))
     if lines:
@@ -95,5 +95,5 @@ def _enabled_tools(settings: Settings) -> Iterator[Tool[Any]]:
             if not tool.switch or attrgetter(tool.switch)(settings):
                 yield tool
         except AttributeError as error:
-            told = f"the switch of the tool {tool.name} is no setting: {tool.switch}"
+            told = f"the switch of the tool {tool.name} is not a setting: {tool.switch}"
             raise ConfigError(told) from error

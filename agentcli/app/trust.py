@@ -140,8 +140,8 @@ def _notices(found: Fingerprint, state: TrustState, notices: Any) -> tuple[str, 
     if state.changed:
         names = ", ".join(state.changed)
         said = (
-            f"{found.workspace} is no longer trusted, as these files changed: {names}. Nothing of "
-            "it takes effect but what is stricter than your settings; see agent trust"
+            f"{found.workspace} is no longer trusted, as these files changed: {names}. Only "
+            "what is stricter than your settings takes effect; see agent trust"
         )
         return (*notices, said)
     if not notices and _wants_trust(found):

@@ -68,7 +68,7 @@ def undo(session: Session, count: int, *, force: bool = False) -> UndoResult:
     if not undone:
         raise UsageError(
             f"session {session.id} has changed no files that could be undone",
-            hint="another: agent undo --session SESSION, one of: agent sessions list",
+            hint="for another one of agent sessions list: agent undo --session SESSION",
         )
     if count > len(undone):
         raise UsageError(f"only {_steps(len(undone))} of session {session.id} changed files")
@@ -173,10 +173,10 @@ def _record(session: Session, action: RewindAction, told: str) -> None:
 
 def _tree_to_restore(session: Session, cut: int) -> str | None:
     """Return the snapshot to restore. Raises SessionError if there is none for this workspace."""
-    hint = "the conversation alone can go back: --conversation"
+    hint = "to go back in the conversation only: --conversation"
     if then := former_workspace(session.events, cut):
         raise SessionError(
-            f"at event {cut} the session worked in {then}, now it works elsewhere", hint=hint
+            f"at event {cut} the session worked in {then}; it now works elsewhere", hint=hint
         )
     try:
         return snapshot_at(session.events, cut)
@@ -193,7 +193,7 @@ def _require_workspace(session: Session, kept: Checkpoints) -> None:
     if last is None or not kept.is_empty(last.tree):
         raise SessionError(
             f"session {session.id} worked in {session.state.workspace}, which is no longer there",
-            hint=f"its files as they were, elsewhere: agent fork {session.id} --dir DIR",
+            hint=f"to restore its files elsewhere: agent fork {session.id} --dir DIR",
         )
 
 
@@ -253,7 +253,7 @@ def _others_work(
         raise UsageError(
             "changed since by somebody else: "
             f"{_few([display_path(kept.shown(path)) for path in lost])}",
-            hint="undo with --force to lose these changes",
+            hint="to undo anyway and lose these changes: --force",
         )
     return notes
 

@@ -54,7 +54,7 @@ def require_named_folders(settings: Settings, workspace: Path, home: Path) -> No
     """Raise ConfigError if a session could write to nothing and nobody can be asked."""
     if only_named(settings, workspace, home) and not settings.sandbox.writable:
         raise ConfigError(
-            f"{what_it_is(workspace, home)}: nothing in it can be changed before you name folders",
+            f"{what_it_is(workspace, home)}: nothing in it can be changed until you name folders",
             hint=f"name them: --add-dir DIR, or --add-dir {display_path(workspace)} for all of it; "
             "to read only: --approval plan",
         )
@@ -69,7 +69,7 @@ def workspace_warnings(
     elif find_repository(workspace) is None:
         kept = settings.agent.checkpoints and not settings.agent.planning
         undone = "; agent undo takes back what a session does to its files" if kept else ""
-        yield f"{display_path(workspace)} is in no git repository{undone}"
+        yield f"{display_path(workspace)} is not in a git repository{undone}"
 
 
 def what_it_is(workspace: Path, home: Path) -> str:

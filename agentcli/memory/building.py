@@ -79,7 +79,7 @@ def choose_condenser(choice: str | Sequence[str], options: Options) -> Condenser
     unknown names and for settings that are not possible."""
     if not isinstance(choice, str):
         if not choice:
-            raise ConfigError("memory.condenser is an empty list", hint='to condense never: "noop"')
+            raise ConfigError("memory.condenser is an empty list", hint='to never condense: "noop"')
         return Pipeline([choose_condenser(name, options) for name in choice])
     kind = CONDENSERS.get(choice)
     if kind is None:

@@ -45,8 +45,8 @@ class PrefixCheck:
         place = f" of {sent}" if changed.startswith("message") else ""
         return PrefixChangedObservation(
             changed=changed,
-            content=f"{changed}{place} is not what it was in the request before: "
-            "the provider's cache of the prompt is lost from there on",
+            content=f"{changed}{place} differs from the request before: "
+            "the provider's prompt cache is lost from there on",
         )
 
     def _compare(self, request: Request, same: int, new: Iterable[Event]) -> str | None:

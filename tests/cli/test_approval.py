@@ -16,7 +16,7 @@ def test_a_run_that_needed_approval_exits_5_and_says_what_for(agent, serve):
     server = serve([Reply("", [Call("bash", WANTS_NETWORK)]), Reply("I could not fetch it.")])
     done = agent.use(server)("run", "x")
     assert done.returncode == 5
-    assert "needed approval" in done.stderr
+    assert "approval was needed" in done.stderr
     assert "--allow" in done.stderr
     assert "Not allowed" in str(server.requests[-1].body)
     assert "say at the end what it was needed for" in str(server.requests[-1].body)

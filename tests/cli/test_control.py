@@ -65,7 +65,7 @@ def test_a_model_in_a_loop_is_told_and_then_stopped(agent, serve, name):
     assert len(server.requests) <= 12
     result = result_of(done)
     assert (result["status"], result["reason"]) == ("error", "stuck")
-    assert "goes in circles" in result["error"]["message"]
+    assert "going in circles" in result["error"]["message"]
     nudges = [e for e in events_of(agent) if isinstance(e, MessageAction) and e.nudge]
     assert len(nudges) == 1
     assert nudges[0].content.encode()[:60] in server.requests[-1].raw
@@ -111,7 +111,7 @@ def test_the_last_turn_of_a_limit_is_a_summary(agent, serve, api):
     assert tools[-1] == tools[0]
     asked = events_of(agent)[-3]
     assert isinstance(asked, MessageAction)
-    assert "limit of 4 model turns" in asked.content
+    assert "limit of 4 model replies" in asked.content
 
 
 def test_the_summary_is_what_the_run_prints(agent, serve):
@@ -166,7 +166,7 @@ def test_a_summary_that_fails_changes_nothing(agent, serve, entry):
     agent.use(server)
     done = agent("run", "x", "--max-turns", "2")
     assert done.returncode == 6, done.stderr
-    assert "limit of 2 model turns" in done.stderr
+    assert "limit of 2 model replies" in done.stderr
     again = agent("resume", "--last", "--max-turns", "5")
     assert (again.returncode, again.stdout) == (0, "Done.\n"), again.stderr
 

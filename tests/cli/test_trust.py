@@ -110,7 +110,7 @@ def test_a_project_can_not_take_its_hooks_out_of_the_sandbox(agent, serve, proje
     )
     agent("trust", "--yes")
     done = agent.use(serve([Reply("Done.")]))("run", "x")
-    assert "sandboxed is not for a project to set" in done.stderr
+    assert "a project can't set sandboxed" in done.stderr
     assert marked(agent)
     assert not (agent.home / "evil").exists()
 

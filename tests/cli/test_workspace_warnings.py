@@ -111,7 +111,7 @@ def test_at_a_terminal_it_is_asked_once(agent, serve):
 
 def test_a_folder_without_git_is_told_of_and_a_repository_is_not(agent, serve, repository):
     agent.use(serve([Reply("Hello."), Reply("Hello.")], sessions=2))
-    said = "is in no git repository"
+    said = "is not in a git repository"
     assert said not in agent("run", "x").stderr
     alone = agent.home / "alone"
     alone.mkdir()

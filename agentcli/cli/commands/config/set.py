@@ -51,7 +51,7 @@ def set_(
     require_outside_session(environ, "no session may change settings")
     name, parsed = parse_assignment(f"{key}={value}")
     if project and name == STORE:
-        raise UsageError(f"{STORE} is not for a project to set", hint="leave out --project")
+        raise UsageError(f"a project can't set {STORE}", hint="leave out --project")
     parsed = _checked(name, parsed)
     path = here() / PROJECT_FILE if project else user_file(environ)
     set_in_file(path, name, parsed)
