@@ -1,1 +1,1 @@
-"""Editors drive the agent: the Agent Client Protocol, spoken through its official SDK."""
+"""Lets editors drive the agent by the Agent Client Protocol, through its official SDK."""

@@ -1,4 +1,4 @@
-"""Questions to the person, asked in their editor."""
+"""Asks the person in their editor."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from acp.schema import (
     ToolCallUpdate,
 )
 
-from agentcli.acp.editor import CantAsk, Editor
+from agentcli.acp.editor import CannotAsk, Editor
 from agentcli.acp.tool_calls import Content, ToolCallView, call_id, fenced, kind, text, title
 from agentcli.acp.updates import SessionUpdates
 from agentcli.errors import TurnInterrupted
@@ -29,14 +29,15 @@ from agentcli.ui.unambiguous_text import reveal_hidden
 
 ONCE, ALWAYS, NO, NEVER = "allow-once", "allow-always", "reject-once", "reject-always"
 _WIDTH = 100
-"""Columns of what explains a question."""
+"""Columns of the text that explains a question."""
 _NO_ANSWER = "no-answer"
 
 
 @dataclass
 class EditorApprover:
-    """Of one session, or of a child of it. `refused` are what the person rejected for as long as it
-    is open: the rule that would have allowed it, or the action itself; they are not asked again."""
+    """The approver of a session or of one of its children. `refused` holds what the person rejected
+    for as long as the session is open, and is not asked again: the rule that would have allowed it,
+    or the action itself."""
 
     editor: Editor
     session_id: str
@@ -46,12 +47,12 @@ class EditorApprover:
     current_text: Callable[[str], str | None]
     refused: set[str]
     stopping: Callable[[], None]
-    """Called when the person stops the turn instead of answering."""
+    """Is called if the person stops the turn instead of answering."""
     of_child: bool = False
-    """Its calls are none of the session that the editor knows."""
+    """Whether its calls belong to a child, which the editor does not know."""
 
     def ask(self, action: Action, reason: str, *, risk: Risk = Risk.UNKNOWN) -> Approval:
-        """Raises TurnInterrupted."""
+        """Ask whether the action may run. Raises TurnInterrupted."""
         question = question_about(
             action, reason, risk=risk, offers=self.offers, current_text=self.current_text
         )
@@ -69,7 +70,7 @@ class EditorApprover:
         )
         try:
             chosen = self._chosen(call, list(_options(question)))
-        except CantAsk as why:
+        except CannotAsk as why:
             return Approval(False, reason=str(why))
         if chosen == NEVER:
             self.refused.add(what)
@@ -78,13 +79,13 @@ class EditorApprover:
         return Approval(chosen == ONCE)
 
     def answer(self, question: str, options: Sequence[str]) -> str | None:
-        """What the person says to a question of the model's; None when they don't answer it.
-        Raises TurnInterrupted."""
+        """Return the person's answer to a question of the model; None if they don't answer. Raises
+        TurnInterrupted."""
         try:
             if self.editor.has_forms:
                 return self._written(question, options)
             return self._picked(question, options) if options else None
-        except CantAsk:
+        except CannotAsk:
             return None
 
     def _chosen(self, call: ToolCallUpdate, options: Sequence[PermissionOption]) -> str:
@@ -96,7 +97,7 @@ class EditorApprover:
             raise
 
     def _shown(self, action: Action, question: Question) -> Iterator[Content]:
-        """All that is asked about, and why it is."""
+        """Yield all that is asked about, and why it is asked."""
         change = list(self.calls.change(action, self._change(action)))
         yield from change or [
             fenced("\n".join(reveal_hidden(line.text) for line in question.view.body))
@@ -111,7 +112,7 @@ class EditorApprover:
             yield text("  \n".join(plain(row).strip() for row in facts))
 
     def _change(self, action: Action) -> list[Row]:
-        """Of a file, as far as it can be told."""
+        """Return the rows of a file's change, as far as it is known."""
         if not isinstance(action, FileEditAction | FileWriteAction):
             return []
         current = self.current_text(action.path)

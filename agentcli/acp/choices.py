@@ -1,5 +1,4 @@
-"""What a person chooses for a session: what runs unasked, which model answers, how much it
-reasons."""
+"""Choices that a person has for a session: its mode, its model and how much that reasons."""
 
 from __future__ import annotations
 
@@ -14,10 +13,10 @@ from acp.schema import (
 
 MODE, MODEL, EFFORT = "mode", "model", "effort"
 SETTINGS = {MODE: "agent.approval", MODEL: "model.name", EFFORT: "model.effort"}
-"""The setting that each stands for."""
+"""The setting of each choice."""
 
 _USUAL = "default"
-"""Of efforts: none is asked for."""
+"""The effort if none is asked for."""
 _EFFORTS = (_USUAL, "none", "low", "medium", "high")
 _MODES: Mapping[str, tuple[str, str]] = {
     "ask": ("Ask", "Asks for what the sandbox or a checkpoint doesn't hold"),
@@ -41,7 +40,7 @@ def modes(current: str) -> SessionModeState:
 def options(
     mode: str, model: str, effort: str, models: Sequence[str]
 ) -> list[SessionConfigOptionSelect]:
-    """With the values that they have now; `models` are the others to choose from."""
+    """Return the choices with their present values; `models` are the others to choose from."""
     names = list(dict.fromkeys([model, *models]))[:_MOST_MODELS]
     return [
         _select(MODE, "Mode", mode, ((name, *each) for name, each in _MODES.items())),
@@ -53,7 +52,7 @@ def options(
 
 
 def value_of(option: str, value: str) -> str | None:
-    """What a choice is called in the settings; None where there is no such choice. Any text may be
+    """Return the choice as the settings have it; None if there is no such choice. Any text may name
     a model."""
     known: Mapping[str, Iterable[str]] = {MODE: _MODES, EFFORT: _EFFORTS, MODEL: (value,)}
     if value not in known[option] or not value.strip():

@@ -1,5 +1,5 @@
-"""What begins with `/` in an editor: a few commands of ours, the person's own, skills, and prompts
-of tool servers."""
+"""Slash commands in an editor: a few built-in ones, the person's own, skills, and prompts of tool
+servers."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ _FORCE = "--force"
 _OF_SERVERS = "mcp__"
 
 
-class Commanded(Protocol):
-    """The session that commands are about."""
+class CommandTarget(Protocol):
+    """The session that commands apply to."""
 
     @property
     def folder(self) -> Path: ...
@@ -48,15 +48,16 @@ class Commanded(Protocol):
 
 @dataclass(frozen=True)
 class _Command:
-    """`run` does it and tells what was done; without one, `text` is said in its place."""
+    """A built-in command. `run` does it and returns what was done; without one, `text` is what is
+    said to the model."""
 
     help: str
     takes: str = ""
-    run: Callable[[Commanded, str], str] | None = None
+    run: Callable[[CommandTarget, str], str] | None = None
     text: str = ""
 
 
-def _compact(session: Commanded, focus: str) -> str:
+def _compact(session: CommandTarget, focus: str) -> str:
     done = compact_open(session.open(), focus)
     if done.action is None:
         return "There is nothing to condense: the newest two steps always stay."
@@ -64,7 +65,7 @@ def _compact(session: Commanded, focus: str) -> str:
     return f"Older work is summed up for the model: {before} → {after} tokens."
 
 
-def _undo(session: Commanded, argument: str) -> str:
+def _undo(session: CommandTarget, argument: str) -> str:
     words = [word for word in argument.split() if word != _FORCE]
     if len(words) > 1 or not all(word.isdecimal() and int(word) for word in words):
         raise UsageError(f"{argument!r} is not a number (1 or more)", hint="such as /undo 3")
@@ -89,14 +90,14 @@ _OURS: Mapping[str, _Command] = {
 
 
 class Commands:
-    """Of one session."""
+    """The commands of one session."""
 
-    def __init__(self, session: Commanded) -> None:
+    def __init__(self, session: CommandTarget) -> None:
         self._session = session
 
     def run(self, said: Prompt) -> bool:
-        """Whether what was said is a command that is done now. A command that is a text is said,
-        and so is what is none. Raises AgentError, RequestError, TurnInterrupted."""
+        """Run what was said if it is a command that acts by itself, and return whether it is. Other
+        text goes to the model. Raises AgentError, RequestError, TurnInterrupted."""
         name, _, argument = said.typed.removeprefix("/").partition(" ")
         if not said.typed.startswith("/") or not (found := _OURS.get(name)) or not found.run:
             return False
@@ -105,7 +106,7 @@ class Commands:
         return True
 
     def expanded(self, said: Prompt, opened: OpenSession) -> Prompt:
-        """With the text that a command stands for; skills know theirs themselves."""
+        """Replace a command by the text that it stands for. Skills are expanded elsewhere."""
         name, _, argument = said.typed.removeprefix("/").partition(" ")
         if not said.typed.startswith("/"):
             return said
@@ -119,7 +120,7 @@ class Commands:
         return said
 
     def update(self, opened: OpenSession | None) -> AvailableCommandsUpdate:
-        """All that there are, with their help."""
+        """Return the update that lists all commands with their help."""
         return update_available_commands(
             [
                 AvailableCommand(

@@ -1,4 +1,4 @@
-"""The editor, for code that knows no event loop: told and asked from the threads of sessions."""
+"""Tells and asks the editor, from the threads of sessions, which know no event loop."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ AnyUpdate = Update | AvailableCommandsUpdate | ConfigOptionUpdate | CurrentModeU
 _TICK_S = 0.1
 
 
-class CantAsk(Exception):
-    """The editor does not take questions; the text says why."""
+class CannotAsk(Exception):
+    """The editor takes no questions; the text says why."""
 
 
 @dataclass
 class Editor:
-    """Of one connection; `capabilities` are known from its first message on."""
+    """The editor of one connection. `capabilities` are known from its first message on."""
 
     client: Client
     loop: asyncio.AbstractEventLoop
@@ -53,8 +53,8 @@ class Editor:
         return elicitation is not None and elicitation.form is not None
 
     def tell(self, session_id: str, update: AnyUpdate) -> None:
-        """Returns once it is written: an editor that reads slowly slows its sessions down. One that
-        is gone is told nothing."""
+        """Send an update. Returns once it is written, so an editor that reads slowly slows its
+        sessions down. Does nothing if the editor is gone."""
         try:
             self._begin(self.client.session_update(session_id, update)).result()
         except (ConnectionError, RuntimeError, asyncio.CancelledError):
@@ -63,8 +63,8 @@ class Editor:
     def choose(
         self, session_id: str, call: ToolCallUpdate, options: Sequence[PermissionOption]
     ) -> str:
-        """The id of the option that the person chose. Raises TurnInterrupted when they stopped the
-        turn instead, CantAsk."""
+        """Return the id of the option that the person chose. Raises TurnInterrupted if they stopped
+        the turn instead, CannotAsk."""
         asked = self.client.request_permission(session_id, call, list(options))
         answer = self._answered(asked)
         if isinstance(answer.outcome, AllowedOutcome):
@@ -74,8 +74,8 @@ class Editor:
     def ask_beside(
         self, session_id: str, call: ToolCallUpdate, options: Sequence[PermissionOption]
     ) -> str:
-        """As `choose`, about what is no call of this session: it is shown as one all the same, and
-        is over with the answer."""
+        """Ask as `choose` does, about something that is no call of this session: it is shown as a
+        call that ends with the answer."""
         shown = ToolCallStart(
             session_update="tool_call",
             tool_call_id=call.tool_call_id,
@@ -95,24 +95,24 @@ class Editor:
         return chosen
 
     def fill_in(self, message: str, form: ElicitationFormSessionMode) -> dict[str, Any] | None:
-        """What the person wrote into a form; None when they did not. Raises TurnInterrupted,
-        CantAsk."""
+        """Return what the person wrote into a form; None if they declined. Raises TurnInterrupted,
+        CannotAsk."""
         answer = self._answered(self.client.create_elicitation(message, form))
         return answer.content or {} if isinstance(answer, AcceptElicitationResponse) else None
 
     def _answered(self, request: Coroutine[Any, Any, T]) -> T:
-        """As long as the person takes, unless this thread is told to stop."""
+        """Wait for the answer however long it takes, unless this thread is told to stop."""
         future = self._begin(request)
         try:
             while not wait([future], _TICK_S).done:
                 interrupts.check()
             return future.result()
         except RequestError as error:
-            raise CantAsk(f"the editor can't ask: {error}") from error
+            raise CannotAsk(f"the editor can't ask: {error}") from error
         except (ConnectionError, asyncio.CancelledError) as error:
             raise TurnInterrupted("the editor is gone", 141) from error
         except ValueError as error:
-            raise CantAsk("the editor gave an answer that is none") from error
+            raise CannotAsk("the editor gave an answer that is none") from error
         finally:
             future.cancel()
 

@@ -1,4 +1,4 @@
-"""How what goes wrong, and how a turn ended, is told in the protocol's terms."""
+"""Expresses errors and the end of a turn in the protocol's terms."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def unknown_session(session_id: str) -> RequestError:
 
 
 def request_error(error: AgentError) -> RequestError:
-    """With what to do next in the message: editors show nothing else."""
+    """Return the error with its hint in the message, as editors show nothing else."""
     if isinstance(error, SetupNeeded):
         return _auth_required(error.message, error.hint)
     code = _INVALID_REQUEST if isinstance(error, UsageError) else _INTERNAL
@@ -39,7 +39,7 @@ def request_error(error: AgentError) -> RequestError:
 
 
 def stop_reason(ending: Ending) -> StopReason:
-    """Raises RequestError for a turn that failed."""
+    """Return why a turn ended. Raises RequestError for a turn that failed."""
     if ending.exit_code in _STOPPED:
         return "cancelled"
     if ending.is_over:

@@ -1,4 +1,4 @@
-"""What the person says in an editor: text, files they point at, resources and images."""
+"""Prompts of an editor: text, files that it points at, resources and images."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Block = (
 
 @dataclass(frozen=True)
 class Resource:
-    """Something whose content the editor sends along, such as a buffer that is not saved."""
+    """Something whose content the editor sends along, such as an unsaved buffer."""
 
     uri: str
     text: str
@@ -45,14 +45,16 @@ class Resource:
 
 @dataclass(frozen=True)
 class Prompt:
-    """`typed` is what the person wrote, with the places that they point at by name."""
+    """A prompt. `typed` is what the person wrote, with the names of the places that they point
+    at."""
 
     typed: str
     resources: tuple[Resource, ...] = ()
     image_urls: tuple[str, ...] = ()
 
     def text(self, context: ToolContext) -> str:
-        """With the resources below it; of a long one the middle is in a file of the session."""
+        """Return the message with the resources below it. Of a long one the middle is kept in a
+        file of the session."""
         parts = [self.typed]
         for resource in self.resources:
             kept = kept_text(
@@ -63,7 +65,7 @@ class Prompt:
 
 
 def read_prompt(blocks: Sequence[Block], workspace: Path) -> Prompt:
-    """Raises UsageError for what no model can be shown."""
+    """Make a prompt of the editor's blocks. Raises UsageError for what no model can be shown."""
     typed: list[str] = []
     resources: list[Resource] = []
     images: list[str] = []
@@ -90,7 +92,8 @@ def read_prompt(blocks: Sequence[Block], workspace: Path) -> Prompt:
 
 
 def _named(uri: str, name: str, workspace: Path) -> str:
-    """As a person would name it: files by their path, as seen from the workspace, with lines."""
+    """Return the name that a person would use: files by their path from the workspace, with
+    lines."""
     parts = urlsplit(uri)
     if parts.scheme != "file":
         return f"{name} ({uri})" if name and name != uri else uri

@@ -1,4 +1,4 @@
-"""Serves one editor on stdin and stdout, until that is gone or the process is told to end."""
+"""Serves one editor on stdin and stdout until it is gone or the process is told to end."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from contextlib import suppress
 from acp import AgentSideConnection
 
 from agentcli.acp.server import EditorAgent
-from agentcli.acp.session import Basis
+from agentcli.acp.session import SessionDefaults
 from agentcli.acp.transport import StdioTransport
 from agentcli.errors import TurnInterrupted
 
 _EXIT_CODES = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 143}
 
 
-def serve(basis: Basis) -> int:
-    """The exit code: 0 when the editor has closed its end."""
-    return asyncio.run(_serve(basis))
+def serve(defaults: SessionDefaults) -> int:
+    """Serve, and return the exit code: 0 if the editor has closed its end."""
+    return asyncio.run(_serve(defaults))
 
 
-async def _serve(basis: Basis) -> int:
+async def _serve(defaults: SessionDefaults) -> int:
     transport = StdioTransport()
-    agent = EditorAgent(basis)
+    agent = EditorAgent(defaults)
     connection = AgentSideConnection(agent, transport, listening=False, use_unstable_protocol=True)
-    told = _told_to_end()
+    told = _end_signal()
     ends = [asyncio.ensure_future(each) for each in (connection.listen(), transport.closed.wait())]
     await asyncio.wait([*ends, told], return_when=asyncio.FIRST_COMPLETED)
     code = told.result() if told.done() else 0
@@ -42,9 +42,9 @@ async def _serve(basis: Basis) -> int:
     return code
 
 
-def _told_to_end() -> asyncio.Future[int]:
-    """The exit code, once a signal asks for the end; a second one ends the process at once: what is
-    on disk is whole."""
+def _end_signal() -> asyncio.Future[int]:
+    """Return a future that gets the exit code once a signal asks for the end. A second signal ends
+    the process at once; what is on disk is whole."""
     loop = asyncio.get_running_loop()
     told: asyncio.Future[int] = loop.create_future()
 

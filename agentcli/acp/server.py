@@ -1,4 +1,4 @@
-"""The agent's side of the protocol: what an editor may ask, answered by its sessions."""
+"""The agent's side of the protocol: answers what an editor asks."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ from agentcli.acp.choices import EFFORT, MODE, MODEL, SETTINGS, value_of
 from agentcli.acp.editor import AnyUpdate, Editor
 from agentcli.acp.faults import invalid_params, not_now, request_error, unknown_session
 from agentcli.acp.prompts import Block
-from agentcli.acp.servers import Given
-from agentcli.acp.session import Basis, EditorSession, Place, require_model
+from agentcli.acp.servers import EditorServer
+from agentcli.acp.session import EditorSession, SessionDefaults, SessionPlace, require_model
 from agentcli.errors import AgentError, SessionError, TurnInterrupted, UsageError, os_error_text
 from agentcli.sessions.search.finder import find, new_folder, offered
 from agentcli.system.homes import state_home
@@ -58,22 +58,22 @@ T = TypeVar("T")
 _SETUP = "setup"
 _SETUP_FLAG = "--setup"
 _PAGE = 50
-"""Sessions in one answer."""
+"""How many sessions one answer lists."""
 _END_S = 15.0
-"""For one session to be closed; what is recorded of it is whole in any case."""
+"""How long a session has to close. What is recorded is whole in any case."""
 
 log = logging.getLogger(__name__)
 
 
 class EditorAgent:
-    """An `Agent` of the SDK. `basis` is what its sessions begin with."""
+    """An `Agent` of the SDK. `defaults` are what its sessions begin with."""
 
-    def __init__(self, basis: Basis) -> None:
-        self._basis = basis
+    def __init__(self, defaults: SessionDefaults) -> None:
+        self._defaults = defaults
         self._home = state_home(person_environ())
         self._sessions: dict[str, EditorSession] = {}
         self._models: Sequence[str] | None = None
-        """To choose from; known once they have been looked for."""
+        """Models to choose from; None until they have been looked for."""
         self._later: set[asyncio.Task[None]] = set()
 
     def on_connect(self, client: Client) -> None:
@@ -107,11 +107,11 @@ class EditorAgent:
         )
 
     async def authenticate(self, method_id: str, **meta: Any) -> AuthenticateResponse:
-        """There is nothing to be done here but to look whether there is a key now."""
+        """Only look whether there is a key now."""
         if method_id not in (_SETUP, f"{_SETUP}-terminal"):
             raise invalid_params("methodId", f"must be {_SETUP}")
         try:
-            await asyncio.to_thread(require_model, self._basis)
+            await asyncio.to_thread(require_model, self._defaults)
         except AgentError as error:
             raise request_error(error) from error
         return AuthenticateResponse()
@@ -139,7 +139,7 @@ class EditorAgent:
         self,
         cwd: str,
         additional_directories: list[str] | None = None,
-        mcp_servers: list[Given] | None = None,
+        mcp_servers: list[EditorServer] | None = None,
         **meta: Any,
     ) -> NewSessionResponse:
         session = self._new_session(_place(cwd, additional_directories, mcp_servers))
@@ -154,7 +154,7 @@ class EditorAgent:
         self,
         cwd: str,
         session_id: str,
-        mcp_servers: list[Given] | None = None,
+        mcp_servers: list[EditorServer] | None = None,
         additional_directories: list[str] | None = None,
         **meta: Any,
     ) -> LoadSessionResponse:
@@ -169,7 +169,7 @@ class EditorAgent:
         session_id: str,
         cwd: str,
         additional_directories: list[str] | None = None,
-        mcp_servers: list[Given] | None = None,
+        mcp_servers: list[EditorServer] | None = None,
         **meta: Any,
     ) -> ResumeSessionResponse:
         place = _place(cwd, additional_directories, mcp_servers)
@@ -198,7 +198,7 @@ class EditorAgent:
         return CloseSessionResponse()
 
     async def close_all(self, reason: TurnInterrupted) -> None:
-        """What they do is stopped; each is closed whole."""
+        """Stop all sessions and close them."""
         await asyncio.gather(*(self._end(each, reason) for each in list(self._sessions.values())))
 
     # --- in a session
@@ -236,12 +236,12 @@ class EditorAgent:
         return SetSessionConfigOptionResponse(config_options=session.options(self._models or ()))
 
     async def _choose(self, session: EditorSession, option: str, value: str, name: str) -> None:
-        """Raises RequestError."""
+        """Set an option of a session. Raises RequestError."""
         chosen = value_of(option, value)
         if chosen is None:
             raise invalid_params(name, f"can't be {printable(value, multiline=False)!r}")
         if option == MODE:
-            # At once, in the middle of a turn too.
+            # Takes effect at once, even in the middle of a turn.
             try:
                 session.set_mode(chosen)
             except AgentError as error:
@@ -254,11 +254,11 @@ class EditorAgent:
 
     # --- helpers
 
-    def _new_session(self, place: Place) -> EditorSession:
-        return EditorSession(self._basis, self._editor, new_folder(self._home), place)
+    def _new_session(self, place: SessionPlace) -> EditorSession:
+        return EditorSession(self._defaults, self._editor, new_folder(self._home), place)
 
     def _session(self, session_id: str) -> EditorSession:
-        """Raises RequestError."""
+        """Return the open session. Raises RequestError if there is none."""
         if session_id not in self._sessions:
             raise unknown_session(session_id)
         return self._sessions[session_id]
@@ -269,9 +269,9 @@ class EditorAgent:
             raise not_now("this session works on a prompt already; cancel that first")
         return session
 
-    async def _loaded(self, session_id: str, place: Place, *, replay: bool) -> EditorSession:
+    async def _loaded(self, session_id: str, place: SessionPlace, *, replay: bool) -> EditorSession:
         if session_id in self._sessions:
-            # The editor has lost sight of it, or wants other servers.
+            # The editor has lost track of it, or wants other tool servers.
             await self._end(self._free_session(session_id), TurnInterrupted("interrupted", 130))
         try:
             folder = find(self._home, session_id)
@@ -279,12 +279,12 @@ class EditorAgent:
             raise unknown_session(session_id) from error
         if folder.name != session_id:
             raise unknown_session(session_id)
-        session = EditorSession(self._basis, self._editor, folder, place)
+        session = EditorSession(self._defaults, self._editor, folder, place)
         await self._opened(session, lambda: session.load(replay=replay))
         return session
 
     async def _opened(self, session: EditorSession, begin: Callable[[], None]) -> None:
-        """The editor learns of the session by the answer, and then what there is to choose from."""
+        """Open a session by `begin`. The editor gets its commands and models after the answer."""
         self._sessions[session.id] = session
         try:
             with session.working():
@@ -313,7 +313,7 @@ class EditorAgent:
             await asyncio.wait_for(asyncio.wrap_future(closing), _END_S)
 
     async def _on_thread(self, session: EditorSession, call: Callable[[], T]) -> T:
-        """Raises RequestError for whatever goes wrong in it."""
+        """Do `call` on the session's thread. Raises RequestError for whatever goes wrong in it."""
 
         def safely() -> T:
             try:
@@ -340,7 +340,7 @@ class EditorAgent:
         )
 
     def _tell_later(self, session: EditorSession, update: AnyUpdate) -> None:
-        """Once the answer to what is being asked is on its way."""
+        """Send an update after the answer to the present request."""
 
         async def tell() -> None:
             with suppress(ConnectionError):
@@ -365,14 +365,16 @@ class EditorAgent:
         ]
 
 
-def _place(cwd: str, more: Sequence[str] | None, servers: Sequence[Given] | None) -> Place:
-    """Raises RequestError."""
+def _place(
+    cwd: str, more: Sequence[str] | None, servers: Sequence[EditorServer] | None
+) -> SessionPlace:
+    """Return where a session is to work. Raises RequestError."""
     folders = tuple(str(_folder("additionalDirectories", each)) for each in more or ())
-    return Place(_folder("cwd", cwd), folders, tuple(servers or ()))
+    return SessionPlace(_folder("cwd", cwd), folders, tuple(servers or ()))
 
 
 def _folder(name: str, path: str) -> Path:
-    """Raises RequestError for what is no folder."""
+    """Return the resolved folder. Raises RequestError if it is none."""
     folder = Path(path)
     if not folder.is_absolute():
         raise invalid_params(name, "must be an absolute path")

@@ -1,4 +1,4 @@
-"""A session that an editor drives, and the thread on which everything of it is done."""
+"""A session that an editor drives, with a thread of its own for all of its work."""
 
 from __future__ import annotations
 
@@ -52,15 +52,15 @@ _TRUST, _NOT_NOW, _NEVER = "trust", "not-now", "never"
 
 @dataclass(frozen=True)
 class SessionDefaults:
-    """What all sessions begin with: the settings given on the command line, by dotted key, and how
-    what a folder brings along is described."""
+    """What all sessions begin with: `flags`, the settings from the command line by dotted key, and
+    `trust_text`, which describes what a folder brings along."""
 
     flags: Mapping[str, Any]
     trust_text: Callable[[Fingerprint, TrustState], Iterable[str]]
 
 
 def require_model(defaults: SessionDefaults) -> None:
-    """Raises SetupNeeded when there is no model to ask, ConfigError for wrong settings."""
+    """Raise SetupNeeded if there is no model to use, ConfigError if the settings are wrong."""
     builder, _ = builder_in(user_home(person_environ()), defaults.flags)
     settings = builder.settings
     Roles.of(settings, builder.registry(), settings.model.name).chain("main").warm_up()
@@ -68,8 +68,7 @@ def require_model(defaults: SessionDefaults) -> None:
 
 @dataclass(frozen=True)
 class SessionPlace:
-    """Where a session works, which folders it may write to beside that, and the tool servers of its
-    editor."""
+    """Where a session works, which other folders it may write to, and the editor's tool servers."""
 
     workspace: Path
     more_folders: tuple[str, ...] = ()
@@ -77,8 +76,8 @@ class SessionPlace:
 
 
 class EditorSession:
-    """Nothing of a new session is on disk before the first prompt. All methods but those that say
-    so are for its `worker`, and raise AgentError."""
+    """A session of an editor. A new one is not on disk before its first prompt. Methods run on its
+    `worker` and raise AgentError, unless they say otherwise."""
 
     def __init__(
         self, defaults: SessionDefaults, editor: Editor, folder: Path, place: SessionPlace
@@ -86,17 +85,17 @@ class EditorSession:
         self.id = folder.name
         self.worker = Worker(f"session {folder.name}")
         self.busy = False
-        """Its thread has something to do. For the event loop."""
+        """Whether its thread has something to do. For the event loop."""
         self._stopping = False
         self.builder: AgentBuilder
-        """Under the settings in force; known from `begin` or `load` on."""
+        """Has the present settings; set by `begin` or `load`."""
         self.folder = folder
         self._defaults = defaults
         self._editor = editor
         self._place = place
         self._commands = Commands(self)
         self._chosen: dict[str, Any] = {}
-        """Settings, by dotted key, that the person chose in the editor."""
+        """Settings that the person chose in the editor, by dotted key."""
         self._model = ""
         self._opened: OpenSession | None = None
         self._session: Session | None = None
@@ -104,24 +103,25 @@ class EditorSession:
         self._refused: set[str] = set()
         self._notices: list[str] = []
         self._sealed = False
-        """The session was opened in plan mode, and its sandbox writes nothing."""
+        """Whether the session was opened in plan mode, in which its sandbox writes nothing."""
         self._was_stopped = False
 
     # --- its life
 
     def begin(self) -> None:
-        """Raises ConfigError when no session can begin there; SetupNeeded without a model."""
+        """Prepare a new session. Raises ConfigError if none can begin there, SetupNeeded without a
+        model."""
         self.builder = self._load(None)
         self._model = self.builder.prepare(self.folder).models.chain("main").model
 
     def load(self, *, replay: bool) -> None:
-        """Go on with the session on disk; its conversation is told to the editor if it is to be
-        replayed. What a killed process left open is accounted for, not done again."""
+        """Continue the session on disk; with `replay` the editor is sent its conversation. What a
+        killed process left open is recorded as such, and not done again."""
         self.builder = self._load(None)
         self._reopen(replay=replay)
 
     def prompt(self, blocks: Sequence[Block]) -> StopReason:
-        """Work on what the person says. Raises RequestError for a turn that failed."""
+        """Work on a prompt, and return why the turn ended. Raises RequestError if it failed."""
         said = read_prompt(blocks, self._place.workspace)
         try:
             if self._commands.run(said):
@@ -150,7 +150,7 @@ class EditorSession:
         try:
             return run_turn(opened.agent, opened.session).ending
         except (AgentError, OSError):
-            # What failed to be recorded is not there: the next prompt goes on from what is stored.
+            # The next prompt continues from what is stored, without what could not be recorded.
             self.close("failed")
             raise
 
@@ -161,18 +161,18 @@ class EditorSession:
 
     @contextmanager
     def working(self) -> Iterator[None]:
-        """Around what its thread is given to do: it can be stopped. For the event loop."""
+        """Make what its thread does within the block stoppable. For the event loop."""
         self.busy, self._stopping = True, False
         try:
             yield
         finally:
             self.busy = False
-            # One that came when all was done.
+            # A stop that came when all was done.
             interrupts.cancel_stop(self.worker.thread)
 
     def stop(self, reason: TurnInterrupted) -> None:
-        """What is being done, as ^C would; but only once: another one would break off what accounts
-        for the first. For the event loop."""
+        """Stop what is being done, as Ctrl-C would; but only once, as another stop would break off
+        the handling of the first. For the event loop."""
         if self.busy and not self._stopping:
             self._stopping = True
             interrupts.stop_thread(self.worker.thread, reason)
@@ -180,7 +180,7 @@ class EditorSession:
     # --- open
 
     def open(self) -> OpenSession:
-        """The session with everything that works on it, begun if there is none yet."""
+        """Return the session with all that works on it; create it if there is none yet."""
         opened = self._opened
         if opened is not None and self._sealed != self.builder.settings.agent.planning:
             self.close()
@@ -194,16 +194,16 @@ class EditorSession:
         return self._opened
 
     def tell(self, words: str) -> None:
-        """To the person, beside what the model says."""
+        """Say something to the person beside what the model says."""
         if self._updates is not None:
             self._updates.say(words)
 
     def send(self, update: AnyUpdate) -> None:
-        """For any thread but that of the event loop."""
+        """Send an update. For any thread but that of the event loop."""
         self._editor.tell(self.id, update)
 
     def announce(self) -> None:
-        """The commands that there are, once the editor knows the session."""
+        """Send the list of commands; the editor must know the session by then."""
         self.send(self._commands.update(self._opened))
 
     def _reopen(self, *, replay: bool) -> None:
@@ -239,8 +239,8 @@ class EditorSession:
     # --- settings
 
     def set_mode(self, mode: str) -> None:
-        """From the next action on. Between plan and another mode the sandbox changes too, with the
-        next prompt. For any thread. Raises ConfigError."""
+        """Set the mode from the next action on. Between plan and another mode the sandbox changes
+        too, with the next prompt. For any thread. Raises ConfigError."""
         require_unmanaged(SETTINGS[MODE], self.builder.origins)
         self._chosen[SETTINGS[MODE]] = mode
         agent = self.builder.settings.agent.model_copy(update={"approval": mode})
@@ -251,14 +251,14 @@ class EditorSession:
             self._opened.policy.set_mode(mode)
 
     def set_model(self, name: str) -> None:
-        """From the next request on; as much of a name as fits only one will do. Raises
-        ConfigError; then all stays."""
+        """Set the model from the next request on; a part of a name will do if it fits only one.
+        Raises ConfigError, after which nothing is changed."""
         self._change(MODEL, name)
         if self._opened is not None:
             self._model = self._opened.session.state.model
 
     def set_effort(self, effort: str) -> None:
-        """From the next request on."""
+        """Set the effort from the next request on."""
         self._change(EFFORT, effort)
 
     def _change(self, option: str, value: str) -> None:
@@ -277,7 +277,7 @@ class EditorSession:
             raise
 
     def modes(self) -> SessionModeState:
-        """For any thread, as are the options."""
+        """Return the modes. For any thread."""
         return modes(self.builder.settings.agent.approval)
 
     def options(self, models: Sequence[str] = ()) -> list[SessionConfigOptionSelect]:
@@ -310,7 +310,7 @@ class EditorSession:
             return None if text is None else str(session.redact(text))
 
         def stopping() -> None:
-            # Editors say it twice: by such an answer, and by a wish to stop the turn.
+            # Editors say it twice: by this answer, and by a request to stop the turn.
             self._stopping = True
 
         return EditorApprover(
@@ -322,12 +322,13 @@ class EditorSession:
             masked_text,
             self._refused,
             stopping,
-            # Children are begun while their parent is at work.
+            # Children are only begun once their parent is open.
             of_child=self._opened is not None,
         )
 
     def _ask_trust(self, found: Fingerprint, state: TrustState) -> Answer:
-        """Whether the person trusts what the folder brings along; nobody who can't be asked."""
+        """Ask whether the person trusts what the folder brings along; "no" if they can't be
+        asked."""
         call = ToolCallUpdate(
             tool_call_id=_TRUST,
             title="Trust what this folder brings along?",

@@ -1,4 +1,4 @@
-"""Tool calls as editors show them: what is done, where, and what came of it."""
+"""Describes tool calls to editors: what is done, where, and what came of it."""
 
 from __future__ import annotations
 
@@ -75,18 +75,18 @@ _KINDS: dict[type[Action], ToolKind] = {
 
 
 def call_id(action_id: int) -> str:
-    """Of the call that an action stands for: models use theirs more than once."""
+    """Return the id of an action's call. A model may use its own ids more than once."""
     return f"call-{action_id}"
 
 
 @dataclass(frozen=True)
 class ToolCallView:
-    """Of calls in a session that works in `workspace`."""
+    """Describes the calls of a session that works in `workspace`."""
 
     workspace: Path
 
     def begun(self, action: Action) -> ToolCallStart:
-        """`action` was recorded; whether it may run is yet to be decided."""
+        """Describe a recorded action; whether it may run is not yet decided."""
         return ToolCallStart(
             session_update="tool_call",
             tool_call_id=call_id(action.id),
@@ -117,7 +117,7 @@ class ToolCallView:
         return [ToolCallLocation(path=self._absolute(path), line=line)]
 
     def change(self, action: Action, rows: Sequence[Row]) -> Iterator[Content]:
-        """Each part of a change, with the lines around it, old beside new."""
+        """Yield each part of a change with the lines around it, as old and new text."""
         path = self._absolute(path_of(action) or "")
         part: list[Row] = []
         for row in [*rows, Row(0, GAP, "")]:
@@ -169,7 +169,7 @@ def kind(action: Action) -> ToolKind:
 
 
 def title(action: Action) -> str:
-    """One line; of a command what is run, quoted, as editors take titles for Markdown."""
+    """Return one line; a command is quoted, as editors take titles for Markdown."""
     code = code_of(action)
     words = code.text if code else call_text(action)
     first, *more = printable(words, strict=True).strip().split("\n")
@@ -206,7 +206,7 @@ def text(words: str) -> Content:
 
 
 def fenced(words: str, language: str = "") -> Content:
-    """Words that are no Markdown, between fences that they don't hold."""
+    """Return plain text between fences that do not occur in it."""
     shown = printable(words).strip("\n")
     fence = "`" * max(3, 1 + _longest_ticks(shown))
     return tool_content(text_block(f"{fence}{language}\n{shown}\n{fence}"))
@@ -219,7 +219,7 @@ def quoted(words: str) -> str:
 
 
 def image_of(url: str) -> ImageContentBlock | None:
-    """Of a data: URL; None for any other."""
+    """Return the image of a data: URL; None for any other URL."""
     found = _DATA_URL.fullmatch(url)
     return image_block(found[2], found[1]) if found else None
 
@@ -229,7 +229,7 @@ def _longest_ticks(words: str) -> int:
 
 
 def _asked(action: Action) -> Iterator[Content]:
-    """Code that is too long for the title."""
+    """Yield code that is too long for the title."""
     code = code_of(action)
     if code is not None and ("\n" in code.text.strip() or len(code.text) > _LONGEST_TITLE):
         yield fenced(code.text, code.language)

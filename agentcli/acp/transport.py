@@ -1,7 +1,7 @@
-"""The protocol's messages on standard streams, one a line.
+"""Reads and writes the protocol's messages on the standard streams, one a line.
 
-What is no message is answered as JSON-RPC has it and never reaches the SDK, which it would end.
-While this is in use nothing else reads stdin, and what anything prints goes to stderr.
+An invalid message is answered with JSON-RPC's error and never reaches the SDK, which it would end.
+While this is in use nothing else reads stdin, and whatever is printed goes to stderr.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from agentcli.ui.jsonl import encode
 Message = dict[str, Any]
 
 LONGEST_LINE = 64_000_000
-"""In bytes; a prompt carries its images."""
+"""In bytes; a prompt contains its images."""
 _CHUNK = 1 << 16
 _MOST_WAITING = 64
-"""Lines read ahead."""
+"""How many lines are read ahead."""
 _PARSE_ERROR, _INVALID_REQUEST, _INTERNAL_ERROR = -32700, -32600, -32603
 
 
 class StdioTransport:
-    """A `Transport` of the SDK. Threads read and write, so that a client that reads nothing holds
-    up its own sessions only, and streams of any kind will do."""
+    """A `Transport` of the SDK. Threads read and write, so that a client that reads nothing blocks
+    only its own sessions, and any kind of stream will do."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -39,23 +39,23 @@ class StdioTransport:
         self._source, self._target = _taken_streams()
         self._writer = Worker("stdout")
         self.closed = asyncio.Event()
-        """Nobody reads any more."""
+        """Is set once nobody reads any more."""
         threading.Thread(target=self._read, name="stdin", daemon=True).start()
 
     async def receive(self) -> Message | None:
-        """The next message; None at the end of input."""
+        """Return the next message; None at the end of input."""
         while (line := await self._lines.get()) is not None:
             if not line.strip():
                 continue
             try:
                 return read_message(line)
-            except Nonsense as nonsense:
+            except InvalidMessage as invalid:
                 with suppress(ConnectionError):
-                    await self.send(nonsense.answer)
+                    await self.send(invalid.answer)
         return None
 
     async def send(self, message: Message) -> None:
-        """Raises ConnectionError when nobody reads any more."""
+        """Write a message. Raises ConnectionError if nobody reads any more."""
         if self.closed.is_set():
             raise ConnectionError("the client is gone")
         try:
@@ -77,8 +77,8 @@ class StdioTransport:
 
 
 def _taken_streams() -> tuple[int, int]:
-    """Descriptors of what were stdin and stdout: programs that are started must not read the one,
-    nor what anybody prints get into the other."""
+    """Return descriptors of what were stdin and stdout, and put others in their place: programs
+    that are started must not read the one, and what anybody prints must not get into the other."""
     source, target = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
@@ -88,7 +88,7 @@ def _taken_streams() -> tuple[int, int]:
 
 
 def _lines_of(descriptor: int) -> Iterator[bytes]:
-    """What can be read, line by line; of one that is too long so much that it shows."""
+    """Yield line by line; a line that is too long is cut one byte over the limit."""
     rest = bytearray()
     while True:
         try:
@@ -112,15 +112,15 @@ def _write(descriptor: int, message: Message) -> None:
     try:
         data = encode(message)
     except (TypeError, ValueError):
-        # Such as the values in a complaint about values.
+        # Such as the values that a complaint about values repeats.
         data = encode(json.loads(json.dumps(message, default=str)))
     view = memoryview(data + b"\n")
     while view:
         view = view[os.write(descriptor, view) :]
 
 
-class Nonsense(Exception):
-    """`answer` says what is wrong."""
+class InvalidMessage(Exception):
+    """A line that is no message. `answer` is the error to reply with."""
 
     def __init__(self, code: int, message: str, why: str, request_id: object = None) -> None:
         super().__init__(why)
@@ -129,30 +129,30 @@ class Nonsense(Exception):
 
 
 def read_message(line: bytes) -> Message:
-    """Raises Nonsense for what is no message."""
+    """Parse a line. Raises InvalidMessage if it is no message."""
     if len(line) > LONGEST_LINE:
         why = f"a message has {LONGEST_LINE // 1_000_000} MB at most"
-        raise Nonsense(_PARSE_ERROR, "Parse error", why)
+        raise InvalidMessage(_PARSE_ERROR, "Parse error", why)
     try:
         message = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise Nonsense(_PARSE_ERROR, "Parse error", str(error)) from error
+        raise InvalidMessage(_PARSE_ERROR, "Parse error", str(error)) from error
     if not isinstance(message, dict):
-        raise Nonsense(_INVALID_REQUEST, "Invalid request", "a message is one JSON object")
+        raise InvalidMessage(_INVALID_REQUEST, "Invalid request", "a message is one JSON object")
     request_id = message.get("id")
     if isinstance(request_id, bool | float | list | dict):
-        raise Nonsense(_INVALID_REQUEST, "Invalid request", "an id is text or a whole number")
+        raise InvalidMessage(_INVALID_REQUEST, "Invalid request", "an id is text or a whole number")
     if "method" in message:
         if not isinstance(message["method"], str):
-            raise Nonsense(_INVALID_REQUEST, "Invalid request", "method is text", request_id)
+            raise InvalidMessage(_INVALID_REQUEST, "Invalid request", "method is text", request_id)
         return message
     if request_id is None or not ("result" in message or "error" in message):
-        raise Nonsense(_INVALID_REQUEST, "Invalid request", "there is no method", request_id)
+        raise InvalidMessage(_INVALID_REQUEST, "Invalid request", "there is no method", request_id)
     return message if "error" not in message else {**message, "error": _error(message["error"])}
 
 
 def _error(told: Any) -> Message:
-    """Of an answer, as the SDK takes it."""
+    """Return the error of an answer in the form that the SDK takes."""
     found = told if isinstance(told, dict) else {"message": str(told)}
     code, said = found.get("code"), found.get("message")
     return {

@@ -1,4 +1,4 @@
-"""What an editor is told of a session: a subscriber of its events, and the teller of its past."""
+"""Tells an editor what happens in a session, and what has happened before."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ from agentcli.ui.style import plain
 Update = SessionUpdate | UsageUpdate
 
 _OUTPUT_SHOWN = 8_000
-"""Characters of a command's output while it runs; the result has all that is kept."""
+"""Characters shown of a running command's output; its result has all that is kept."""
 _BETWEEN_OUTPUTS_S = 0.25
 _SHOWN = ("tool_call", "agent_thought_chunk", "user_message_chunk", "plan")
-"""What stands between two texts of the agent, where it comes."""
+"""Updates that separate two texts of the agent."""
 _PLAN: dict[str, PlanEntryStatus] = {
     "todo": "pending",
     "in_progress": "in_progress",
@@ -62,7 +62,7 @@ _PLAN: dict[str, PlanEntryStatus] = {
 }
 
 
-class Followed(Protocol):
+class FollowedSession(Protocol):
     """The session that is followed."""
 
     @property
@@ -72,11 +72,12 @@ class Followed(Protocol):
 
 
 class SessionUpdates:
-    """`send` takes each update, in order; `window` is how many tokens a model takes."""
+    """Subscribes to a session. `send` gets the updates in order; `window` returns how many tokens a
+    model takes."""
 
     def __init__(
         self,
-        session: Followed,
+        session: FollowedSession,
         workspace: Path,
         send: Callable[[Update], None],
         window: Callable[[str], int],
@@ -86,20 +87,20 @@ class SessionUpdates:
         self._send = send
         self._window = window
         self._open: dict[int, Action] = {}
-        """Calls without a result, in order."""
+        """Calls without a result, in order, by the action's id."""
         self._begun: set[int] = set()
         self._output: dict[int, str] = {}
         self._shown_at = 0.0
         self._streamed = self._thought = False
-        """Whether text or reasoning of the reply that is coming has been told already."""
+        """Whether text or reasoning of the present reply has been sent already."""
         self._said = ""
         self._in_text = False
-        """Text of the agent was told last, and the next begins right behind it."""
+        """Whether text of the agent was sent last."""
         self._waits_for = ""
         self._title = ""
 
     def replay(self) -> None:
-        """The conversation so far, as it stands."""
+        """Send the conversation so far, without what was taken back."""
         for event in live(self._session.events):
             if isinstance(event, MessageAction) and event.source is Source.USER:
                 self._tell_user(event)
@@ -111,7 +112,7 @@ class SessionUpdates:
         self._tell_title()
 
     def open_call(self, fits: Callable[[Action], bool]) -> str | None:
-        """The id of the newest call without a result that `fits`."""
+        """Return the id of the newest call without a result that `fits`; None if there is none."""
         found = [call_id(action.id) for action in self._open.values() if fits(action)]
         return found[-1] if found else None
 
@@ -121,12 +122,12 @@ class SessionUpdates:
         if isinstance(event, MessageAction) and event.source is Source.USER:
             self._said = ""
             if event.inbox_id is not None:
-                # From another terminal; what the editor sent it shows itself.
+                # It comes from another terminal; the editor shows its own prompts itself.
                 self._tell_user(event)
         else:
             self._tell(event)
         if _is_of_main(event):
-            # A reply is whole, whatever became of it.
+            # The reply has ended, whatever became of it.
             self._streamed = self._thought = False
             self._tell_usage(event)
         self._tell_title()
@@ -159,7 +160,7 @@ class SessionUpdates:
         self._update(update_agent_message_text(printable(words)))
 
     def _begin_text(self, *, goes_on: bool = False) -> None:
-        """In a paragraph of its own, unless it goes on with what was told last."""
+        """Begin a new paragraph, unless the text continues what was sent last."""
         if self._in_text and not goes_on:
             self._update(update_agent_message_text("\n\n"))
 
@@ -188,7 +189,7 @@ class SessionUpdates:
             case Observation(cause=int() as cause) if cause in self._open:
                 self._tell_result(self._open.pop(cause), event)
             case SessionStartedObservation() | AgentStateChangedObservation():
-                # The first the editor knows; of the others the turn's end tells.
+                # The editor knows the former; the end of the turn tells the latter.
                 pass
             case _:
                 if event.cause is None and (line := note(event)):
@@ -258,13 +259,13 @@ class SessionUpdates:
 
     def _add_output(self, action_id: int, words: str) -> None:
         if not words:
-            return  # it is alive; editors show that themselves
+            return  # a sign of life, which editors show themselves
         output = (self._output.get(action_id, "") + words)[-_OUTPUT_SHOWN:]
         self._output[action_id] = output
         self._show_live(action_id, lambda: fenced(output))
 
     def _show_live(self, action_id: int, content: Callable[[], Content]) -> None:
-        """At most a few times a second: the whole of it is sent each time."""
+        """Send the content at most a few times a second, as it is sent whole each time."""
         now = time.monotonic()
         if action_id in self._open and now - self._shown_at >= _BETWEEN_OUTPUTS_S:
             self._shown_at = now
@@ -272,7 +273,7 @@ class SessionUpdates:
 
 
 def _is_of_main(event: Event) -> bool:
-    """Whether it tells what the window of the main model holds."""
+    """Return whether the event has the usage of the main model."""
     return event.llm_metrics is not None and event.llm_metrics.part == "main"
 
 

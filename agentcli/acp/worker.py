@@ -1,4 +1,4 @@
-"""A thread that does what it is given, one thing after another."""
+"""A thread that makes the calls it is given, one after another."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ T = TypeVar("T")
 
 
 class Worker:
-    """Lives until `end`: what a thread has started in a sandbox ends with that thread. A daemon, so
-    that nothing that hangs in it keeps the process from ending."""
+    """A thread that lives until `end`, as what a thread has started in a sandbox ends with it. It
+    is a daemon, so that a call that hangs does not keep the process from ending."""
 
     def __init__(self, name: str) -> None:
         self._calls: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
@@ -21,7 +21,7 @@ class Worker:
         self.thread.start()
 
     def do(self, call: Callable[[], T]) -> Future[T]:
-        """What `call` will have returned, or raised."""
+        """Make `call` on the thread; return a future of its result."""
         future: Future[T] = Future()
 
         def run() -> None:
@@ -36,7 +36,7 @@ class Worker:
         return future
 
     def end(self) -> None:
-        """Once all that was given is done."""
+        """End the thread once all calls are made."""
         self._calls.put(None)
 
     def _run(self) -> None:

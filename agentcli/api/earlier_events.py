@@ -1,4 +1,4 @@
-"""What was said and done elsewhere, as the beginning of a new session."""
+"""Begins a new session with what was said and done elsewhere."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from agentcli.events.observations import DecisionObservation
 from agentcli.sessions.session import Session
 
 
-def conversation_of(given: Sequence[Event | Mapping[str, Any]]) -> list[Event]:
-    """Messages, and tool calls with what came of them; what else there was belongs to the session
-    that it was in. Raises UsageError for what is no event, and for a call without its
-    observation."""
+def earlier_conversation(given: Sequence[Event | Mapping[str, Any]]) -> list[Event]:
+    """Return the messages, and the tool calls with their observations; everything else belongs to
+    the session that it comes from. Raises UsageError for what is no event, and for a call without
+    its observation."""
     return list(_kept([_event(each, at) for at, each in enumerate(given)]))
 
 
 def record_earlier(session: Session, kept: Sequence[Event]) -> None:
-    """What `conversation_of` gives. Nobody pays for it again."""
+    """Record what `earlier_conversation` returned, without its costs, which were paid before."""
     new_ids = {event.id: id for id, event in enumerate(kept, len(session.events))}
     totals = Counter(event.reply.id for event in kept if event.reply is not None)
     seen: Counter[str] = Counter()

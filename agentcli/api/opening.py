@@ -1,4 +1,4 @@
-"""From the options of a program to an open session."""
+"""Opens a session by the options of a program."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from agentcli.api.earlier_events import conversation_of, record_earlier
+from agentcli.api.earlier_events import earlier_conversation, record_earlier
 from agentcli.api.options import Respond, SessionOptions
 from agentcli.api.own_tools import as_tools
 from agentcli.app.agent_builder import AgentBuilder
@@ -38,11 +38,11 @@ _SETTINGS = {
     "max_time_s": "agent.max_time_s",
     "check": "run.check",
 }
-"""Options that are settings, too."""
+"""The setting of each option that has one."""
 _OF_NEW_ONES = ("name", "instructions", "initial_events")
 
 
-def opened_session(
+def open_session(
     options: SessionOptions,
 ) -> tuple[OpenSession, Respond | None, Required | None]:
     """See `Session.open`."""
@@ -65,7 +65,7 @@ def opened_session(
     required = required_of(builder.settings.run, _schema(options), builder.environ)
     opened = _opened(builder, options, folder, _Follower(options.get("on_event"), notices))
     if answers.approve is None:
-        # Whoever answers questions has not said that they allow anything.
+        # A function that answers questions does not allow anything.
         opened.agent = replace(opened.agent, approver=None)
     return opened, None if stops else respond, required
 
@@ -98,7 +98,7 @@ def _workspace(options: SessionOptions, folder: Path | None) -> Path:
 
 
 def _values(options: Mapping[str, Any]) -> dict[str, Any]:
-    """What is set, by dotted key."""
+    """Return the settings that the options make, by dotted key."""
     more = options.get("settings", {})
     if isinstance(more, Settings):
         more = dict(dotted(more.model_dump(exclude_unset=True)))
@@ -120,7 +120,7 @@ def _opened(
         if name is not None:
             name = checked_name(name)
             require_free(builder.home, name)
-        earlier = conversation_of(options.get("initial_events", ()))
+        earlier = earlier_conversation(options.get("initial_events", ()))
         ready = builder.prepare()
         if told := options.get("instructions"):
             ready = replace(ready, system_text=f"{ready.system_text}\n\n{told.strip()}")
@@ -134,7 +134,7 @@ def _opened(
 
 
 class _Follower:
-    """Tells the program what happens, and first what was left out of the settings."""
+    """Tells the program what happens, and first the notices about its settings."""
 
     def __init__(
         self, tell: Callable[[Event | Progress], None] | None, notices: Sequence[str]

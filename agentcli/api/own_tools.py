@@ -1,4 +1,4 @@
-"""Plain functions as tools: what a model is told of one is in its type hints and its docstring."""
+"""Makes tools of plain functions, by their type hints and docstrings."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _COLLECTED = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 def tool(effect: Literal["read", "write", "execute", "network"]) -> Callable[[F], F]:
-    """Declares what a function can do at most; without it that is `execute`. The policy decides by
-    it: calls of one that only reads run unasked and beside others, all others are asked unless a
-    rule allows them by the tool's name. Raises UsageError for another word."""
+    """Declare what a function can do at most; the default is `execute`. The policy decides by it: a
+    function that only reads runs without asking and beside other such calls; others are asked
+    about unless a rule allows them by name. Raises UsageError for another word."""
     if effect not in tuple(Effect):
         raise UsageError(f"tool() takes one of {', '.join(Effect)}, not {effect!r}")
 
@@ -37,7 +37,8 @@ def tool(effect: Literal["read", "write", "execute", "network"]) -> Callable[[F]
 
 
 def as_tools(given: Sequence[OwnTool]) -> tuple[Tool[Any], ...]:
-    """Raises UsageError for a function that is no tool, and for two of one name."""
+    """Make tools of functions. Raises UsageError for a function that can't be one, and for two of
+    the same name."""
     tools = tuple(each if isinstance(each, Tool) else _as_tool(each) for each in given)
     names = [each.name for each in tools]
     if twice := next((name for name in names if names.count(name) > 1), None):
@@ -69,7 +70,8 @@ def _as_tool(function: Callable[..., Any]) -> Tool[Any]:
 def _arguments(
     name: str, function: Callable[..., Any], described: str
 ) -> tuple[type[ToolArguments], str]:
-    """The model of its arguments, and which parameter takes the context of the session, if any."""
+    """Return the model of the arguments, and the parameter that takes the session's context, if
+    any."""
     try:
         hints = get_type_hints(function, include_extras=True)
     except (NameError, TypeError) as error:
@@ -85,7 +87,7 @@ def _arguments(
             wants_context = parameter.name
             continue
         default = ... if parameter.default is inspect.Parameter.empty else parameter.default
-        fields[parameter.name] = (_told(hints[parameter.name]), default)
+        fields[parameter.name] = (_described(hints[parameter.name]), default)
     try:
         made = create_model(name, __base__=ToolArguments, __doc__=described, **fields)
         made.model_json_schema()
@@ -94,8 +96,8 @@ def _arguments(
     return made, wants_context
 
 
-def _told(hint: Any) -> Any:
-    """A text in `Annotated` is what the model is told of the argument."""
+def _described(hint: Any) -> Any:
+    """Turn text in `Annotated` into the argument's description."""
     if get_origin(hint) is not Annotated:
         return hint
     kind, *notes = get_args(hint)

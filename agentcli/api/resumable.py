@@ -1,4 +1,4 @@
-"""A session that is on record for a task, opened wherever a process left it."""
+"""Opens the session of a task wherever an earlier process left it."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from agentcli.events.observations import AgentStateChangedObservation
 from agentcli.sessions.session import Session, Subscriber
 
 
-def opened_for(
+def open_for_task(
     builder: AgentBuilder,
     folder: Path,
     task: str,
     is_over: Callable[[AgentStateChangedObservation], bool],
     subscribers: Callable[[Session], Sequence[Subscriber]],
 ) -> OpenSession | None:
-    """The session in `folder`, which need not be there, with its task; None when it came to its end
+    """Open the session in `folder`, which need not exist, with its task. Return None if it ended
     before, as `is_over` says of its newest change of state. Raises as AgentBuilder does. Nobody
-    typed the task: what it names of /tmp is not shown to the session."""
+    typed the task, so files in /tmp that it names are not shown to the session."""
     events = begun_events(folder)
     has_task = any(isinstance(e, MessageAction) and e.source is Source.USER for e in events)
     if has_task:
-        last = last_change(events)
+        last = last_state_change(events)
         if last is not None and is_over(last):
             return None
-        # Stopped after its last reply it only has to say so: nothing is left to do then.
+        # One that was stopped after its last reply has nothing left to do but to record its end.
         is_answered = ending_of_reply(events, interactive=False) is not None
         return builder.reopen(folder, subscribers, has_message=is_answered)
     opened = (
@@ -45,5 +45,5 @@ def opened_for(
     return opened
 
 
-def last_change(events: Sequence[Event]) -> AgentStateChangedObservation | None:
+def last_state_change(events: Sequence[Event]) -> AgentStateChangedObservation | None:
     return newest(events, AgentStateChangedObservation)

@@ -1,4 +1,4 @@
-"""A task done in one call."""
+"""Does a task in one call."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def run(task: str, *, images: Images = (), **options: Unpack[SessionOptions]) -> TurnResult:
-    """Have the agent do `task` in a session that `options` describe, and close that. Raises as
-    `Session.open` and `Session.send` do; how the task ended is in the result."""
+    """Do `task` in a session with these options, and close it. The result says how the task ended.
+    Raises as `Session.open` and `Session.send` do."""
     with Session.open(**options) as session:
         return session.send(task, images)

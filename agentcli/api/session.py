@@ -1,4 +1,4 @@
-"""A session as programs drive it, and the command line among them."""
+"""The session that programs drive, the command line among them."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _CTRL_C = 130
 
 
 class Session:
-    """Use it as a context manager, or `close` it: until then no other process can go on with it.
+    """A session. Use it as a context manager or `close` it: until then no other process can use it.
 
-    It works on the thread that calls it; its commands end with the thread that opened it. Several
-    may be open at once, each on a thread of its own. Signals are the program's, but for Ctrl-C
-    while a turn goes on in the main thread: it raises KeyboardInterrupt once the turn is accounted
-    for, and the session can go on.
+    It works on the thread that calls it, and its commands end with the thread that opened it.
+    Several sessions may be open at once, each on a thread of its own. Signals are left to the
+    program, except Ctrl-C during a turn in the main thread: it raises KeyboardInterrupt once the
+    turn is recorded, and the session can continue.
     """
 
     def __init__(
@@ -40,8 +40,8 @@ class Session:
         respond: Respond | None = None,
         required: Required | None = None,
     ) -> None:
-        """`respond` answers a message that hands over to the person, None ends the exchange;
-        `required` is what the work on each message of the program must come to."""
+        """`respond` answers a message that hands over to the person; None ends the exchange.
+        `required` is what the work on each of the program's messages must come to."""
         self._opened = opened
         self._respond = respond
         self._required = required
@@ -50,13 +50,13 @@ class Session:
         self._is_closed = False
         self._streams: SessionStreams | None = None
         self.result: TurnResult | None = None
-        """Of the newest turn."""
+        """The result of the newest turn."""
 
     @classmethod
     def open(cls, **options: Unpack[SessionOptions]) -> Session:
-        """A new session, or with `session_id` one that is there. Raises UsageError for options that
-        don't fit, ConfigError where there is no model, key or sandbox, SessionError for a session
-        that can't be read or written."""
+        """Open a new session, or with `session_id` an existing one. Raises UsageError for wrong
+        options, ConfigError if there is no model, key or sandbox, SessionError if the session can't
+        be read or written."""
         from agentcli.api.opening import open_session
 
         return cls(*open_session(options))
@@ -75,26 +75,27 @@ class Session:
 
     @property
     def events(self) -> Sequence[Event]:
-        """All that happened so far, as it is recorded."""
+        """All recorded events so far."""
         return self._opened.session.events
 
     @property
     def state(self) -> State:
-        """What is folded from the events: totals, cost, title, folder."""
+        """What follows from the events: totals, cost, title, folder."""
         return self._opened.session.state
 
     # --- what is done
 
     def send(self, message: str, images: Images = ()) -> TurnResult:
-        """Say `message`, with files of images, and let the agent work until its turn is over. How
-        that ended is in the result, failures of the model and limits too. Raises UsageError for a
-        message that can't be sent and while the session is at work or closed, SessionError when it
-        can't be written."""
+        """Send `message`, with files of images, and let the agent work until its turn is over. The
+        result says how it ended, also at a limit or after a failure of the model. Raises UsageError
+        if the message can't be sent or the session is at work or closed, SessionError if it can't
+        be written."""
         self.say(message, images)
         return self.go_on()
 
     def go_on(self) -> TurnResult:
-        """Work on what is left, after a limit, an interrupt or a failure of the provider too."""
+        """Continue with what is left, for example after a limit, an interrupt or a failure of the
+        provider."""
         self._is_interrupted = False
         result = self.work()
         while self._respond is not None and _hands_over(result) and not self._is_interrupted:
@@ -108,8 +109,9 @@ class Session:
     def stream(
         self, message: str, images: Images = ()
     ) -> Generator[Event | Progress, None, TurnResult]:
-        """`send`, told as it goes: events, which are recorded, and what passes between them, such
-        as pieces of text. `result` has how it ended. To leave the loop interrupts the agent."""
+        """Send as `send` does, and yield what happens: events, which are recorded, and progress
+        between them, such as pieces of text. `result` says how it ended. Leaving the loop
+        interrupts the agent."""
         from agentcli.api.streaming import SessionStreams
 
         self._require_idle()
@@ -118,7 +120,7 @@ class Session:
         return self._streams.stream(lambda: self.send(message, images), self.interrupt)
 
     def say(self, message: str, images: Images = ()) -> None:
-        """Record a message, to be worked on by `go_on`."""
+        """Record a message for `go_on` to work on."""
         self._require_idle()
         if not isinstance(message, str):
             raise UsageError(f"a message is text, and this is {message!r}")
@@ -130,7 +132,7 @@ class Session:
         self._opened.say(message, urls, message, self._required)
 
     def work(self) -> TurnResult:
-        """One turn on what was said."""
+        """Work one turn on what was said."""
         self._require_idle()
         with (
             interrupts.stoppable_thread() as self._working,
@@ -156,8 +158,8 @@ class Session:
         return self._is_interrupted
 
     def close(self) -> None:
-        """End what its commands have left running, and let others go on with it. Raises UsageError
-        where its own turn calls this, or another thread while it is at work."""
+        """End what its commands left running, and let other processes use the session. Raises
+        UsageError if its own turn calls this, or another thread while it is at work."""
         if self._is_closed:
             return
         if self._streams is not None and not self._streams.is_here():

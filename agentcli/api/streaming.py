@@ -1,4 +1,4 @@
-"""A turn told as it goes, to whoever asks for the next thing."""
+"""Yields what happens in a turn while it goes on."""
 
 from __future__ import annotations
 
@@ -11,25 +11,26 @@ from agentcli.agent.ending import TurnResult
 from agentcli.events import Event, Progress
 from agentcli.sessions.session import Session
 
-Told = Event | Progress
+StreamItem = Event | Progress
 _PAUSE_S = 0.1
 
 
-class Streams:
-    """Those of one session; a subscriber of it. They work on one thread, which lasts as long as the
-    session: what a command started there ends with it."""
+class SessionStreams:
+    """The streams of one session, to which it subscribes. Their turns run on one thread, which
+    lasts as long as the session, because what a command started ends with its thread."""
 
     def __init__(self, session: Session) -> None:
         self._worker: threading.Thread | None = None
         self._thread = ThreadPoolExecutor(1, "agent", initializer=self._enter)
-        self._told: queue.SimpleQueue[Told | None] = queue.SimpleQueue()
+        self._told: queue.SimpleQueue[StreamItem | None] = queue.SimpleQueue()
         self._working: Future[TurnResult] | None = None
         session.subscribe(self)
 
     def stream(
         self, work: Callable[[], TurnResult], interrupt: Callable[[], bool]
-    ) -> Generator[Told, None, TurnResult]:
-        """What `work` tells. Raises what it raises; left before its end, it is interrupted."""
+    ) -> Generator[StreamItem, None, TurnResult]:
+        """Run `work` and yield what it tells. Raises what it raises; a stream that is left early
+        interrupts it."""
         told = self._told = queue.SimpleQueue()
         working = self._working = self._thread.submit(work)
         working.add_done_callback(lambda _: told.put(None))
@@ -41,10 +42,10 @@ class Streams:
         return working.result()
 
     def stop(self, interrupt: Callable[[], bool]) -> None:
-        """The work that goes on, if there is any; when this returns it is accounted for."""
+        """Stop the work that goes on, if any; it is recorded when this returns."""
         is_told = False
         while self._working is not None and not self._working.done():
-            # Before it has come to where it can be interrupted it is asked again; once is enough.
+            # Repeated until the work has come to where it can be interrupted; once is enough.
             is_told = is_told or interrupt()
             wait([self._working], _PAUSE_S)
         self._working = None
@@ -54,7 +55,7 @@ class Streams:
         return self._working is not None
 
     def is_here(self) -> bool:
-        """Whether the caller is what the stream works on."""
+        """Return whether the caller runs on the streams' thread."""
         return threading.current_thread() is self._worker
 
     def _enter(self) -> None:
@@ -66,7 +67,7 @@ class Streams:
     def on_progress(self, progress: Progress) -> None:
         self._tell(progress)
 
-    def _tell(self, told: Told) -> None:
+    def _tell(self, told: StreamItem) -> None:
         if self._working is not None:
             self._told.put(told)
 

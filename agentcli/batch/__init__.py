@@ -1,1 +1,1 @@
-"""Many tasks, each in a place of its own: see docs/batch.md."""
+"""Do many tasks, each in a copy of its own: see docs/batch.md."""

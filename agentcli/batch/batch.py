@@ -1,4 +1,4 @@
-"""Tasks handed out to workers, within one budget, and their results taken down as they come."""
+"""Hands tasks to workers within one budget, and records their results as they come."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Protocol
 
-from agentcli.batch.carry_out import Doing, failed
+from agentcli.batch.carry_out import Activity, failed
 from agentcli.batch.ledger import Ledger
 from agentcli.batch.money import SharedBudget
 from agentcli.batch.task import Order, Result
@@ -16,24 +16,24 @@ from agentcli.interrupts import shield
 
 _TICK_S = 0.25
 _MOST_LOST = 2
-"""Processes that a task may take with it before it is given up."""
+"""How many processes a task may lose before it is given up."""
 _LEAST_USD = 1e-6
 
 
 class Watcher(Protocol):
-    """Whoever is shown how it goes."""
+    """Shows how the batch goes."""
 
     def begun(self, task_id: str) -> None: ...
-    def doing(self, task_id: str, doing: Doing) -> None: ...
+    def doing(self, task_id: str, doing: Activity) -> None: ...
     def set_aside(self, task_id: str, why: str) -> None: ...
     def done(self, result: Result) -> None: ...
     def tick(self) -> None: ...
     def stopping(self, at_work: int) -> None:
-        """So many tasks account for an interrupt."""
+        """The batch was interrupted, and `at_work` tasks are recording where they are."""
 
 
 class Batch:
-    """Of the `orders` that have no result yet; `budget` knows what was spent before."""
+    """Carries out the `orders` that have no result yet. `budget` knows what was spent before."""
 
     def __init__(
         self,
@@ -49,15 +49,15 @@ class Batch:
         self._workers = workers
         self._watcher = watcher
         self._at_work: dict[str, Order] = {}
-        self._starved: deque[Order] = deque()
-        """They used what was set aside for them; others may leave something."""
+        self._waiting_for_money: deque[Order] = deque()
+        """They used up their share; others may leave something for them."""
         self._retried: set[str] = set()
-        """They had all that was left."""
+        """They were given all that was left once."""
         self._lost: dict[str, int] = {}
 
     def run(self) -> None:
-        """Until each has a result or the money is not enough for one more. Raises SessionError when
-        sessions can't be kept or a result can't be written, TurnInterrupted."""
+        """Run until each task has a result or the money is not enough for another one. Raises
+        SessionError if sessions can't be stored or a result can't be written, TurnInterrupted."""
         try:
             self._run()
         except TurnInterrupted:
@@ -65,7 +65,7 @@ class Batch:
             raise
 
     def _run(self) -> None:
-        while self._waiting or self._at_work or self._feed_one():
+        while self._waiting or self._at_work or self._retry_one_for_money():
             self._begin()
             for report in self._workers.reports(_TICK_S):
                 with shield():
@@ -77,8 +77,8 @@ class Batch:
             order = self._waiting.popleft()
             shares = min(free, len(self._waiting) + 1)
             budget = self._budget.grant(order.task.id, order.own_usd, shares)
-            if self._budget.is_poor(order.task.id):
-                self._starve(order)
+            if self._budget.is_spent(order.task.id):
+                self._set_aside_for_money(order)
                 continue
             order = order.model_copy(update={"budget_usd": budget})
             self._at_work[order.task.id] = order
@@ -97,17 +97,17 @@ class Batch:
             self._take_lost(order, report.lost)
         elif report.spent_usd is not None:
             self._budget.note(order.task.id, report.spent_usd)
-            self._starve(order)
+            self._set_aside_for_money(order)
         elif report.result is not None:
             self._finish(report.result)
 
     def _take_lost(self, order: Order, how: str) -> None:
-        """It goes on where it was, unless it takes one process after the other with it."""
+        """Continue the task where it was, unless it has lost one process after another."""
         times = self._lost[order.task.id] = self._lost.get(order.task.id, 0) + 1
         if times > _MOST_LOST:
             self._finish(failed(order, AgentError(how)))
             return
-        # What it has spent by now is not known here: that stays set aside, and it gets no more.
+        # What it has spent is not known here, so its share stays set aside and does not grow.
         self._watcher.set_aside(order.task.id, how)
         self._waiting.appendleft(order)
 
@@ -116,18 +116,19 @@ class Batch:
         self._budget.note(result.id, result.spent_usd)
         self._watcher.done(result)
 
-    def _starve(self, order: Order) -> None:
+    def _set_aside_for_money(self, order: Order) -> None:
         self._budget.release(order.task.id)
-        self._starved.append(order)
+        self._waiting_for_money.append(order)
         self._watcher.set_aside(order.task.id, "waits for money that others may leave")
 
-    def _feed_one(self) -> bool:
-        """Give all that is left to one that waits for money, once to each."""
-        for order in list(self._starved):
+    def _retry_one_for_money(self) -> bool:
+        """Give all that is left to one task that waits for money; each gets this once. Return False
+        if there is none."""
+        for order in list(self._waiting_for_money):
             fresh = order.task.id not in self._retried
             if fresh and self._budget.left_usd() > _LEAST_USD:
                 self._retried.add(order.task.id)
-                self._starved.remove(order)
+                self._waiting_for_money.remove(order)
                 self._waiting.append(order)
                 return True
         return False

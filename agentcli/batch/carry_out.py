@@ -1,6 +1,6 @@
-"""One task carried out in its place, from wherever an earlier process left it.
+"""Carries out one task in its own copy, from wherever an earlier process left it.
 
-This is a function from plain data to plain data: who runs it where is for others to say.
+`carry_out` is a function from plain data to plain data; its callers decide where it runs.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 from agentcli.agent.replies import last_answer
 from agentcli.agent.run_limits import MAX_BUDGET, MAX_TIME, MAX_TURNS
-from agentcli.api.resumable import last_change, opened_for
+from agentcli.api.resumable import last_state_change, open_for_task
 from agentcli.api.session import Session
 from agentcli.app.agent_builder import AgentBuilder
 from agentcli.app.builders import builder_in
@@ -23,7 +23,7 @@ from agentcli.app.check import Check, CheckResult
 from agentcli.app.configured_store import use_configured_store
 from agentcli.app.sandbox import Containment
 from agentcli.batch.folders import BatchFolders
-from agentcli.batch.place import Begun, Place, begun
+from agentcli.batch.place import TaskPlace, TaskRecord, task_record
 from agentcli.batch.task import CheckOutcome, Order, Result, Status
 from agentcli.errors import AgentError, SessionError, TurnInterrupted, os_error_text
 from agentcli.events import Action, Event, Progress
@@ -42,22 +42,22 @@ from agentcli.system.programs import person_environ
 
 _OVER = (AgentState.FINISHED, AgentState.REJECTED, AgentState.ERROR)
 _PROBE_BYTES = 1 << 16
-"""What a disk that is not full takes in any case."""
+"""A disk that is not full always takes this much."""
 _NO_LIMIT_USD = 1_000_000_000.0
 _LIMITS = (MAX_TURNS, MAX_TIME, MAX_BUDGET)
 
 
 @dataclass(frozen=True)
-class Doing:
-    """What a task is about now; `cost_usd` None: not known."""
+class Activity:
+    """What a task is doing now. `cost_usd` is None if it is not known."""
 
     text: str
     steps: int = 0
     cost_usd: float | None = None
 
 
-class NeedsMoney(Exception):
-    """The session used what it was allowed of the money for all, and could go on with more."""
+class BudgetUsedUp(Exception):
+    """The session used up its share of the shared budget, and could continue with more."""
 
     def __init__(self, spent_usd: float) -> None:
         super().__init__(f"{spent_usd} USD are spent")
@@ -65,17 +65,17 @@ class NeedsMoney(Exception):
 
 
 class StoreLost(Exception):
-    """The sessions can't be kept, of no task: the store is gone, or its disk is full."""
+    """No session can be stored, whatever the task: the store is gone, or its disk is full."""
 
     def __init__(self, error: SessionError) -> None:
         super().__init__(error.message)
 
 
-def carry_out(order: Order, tell: Callable[[Doing], None] = lambda doing: None) -> Result:
+def carry_out(order: Order, tell: Callable[[Activity], None] = lambda doing: None) -> Result:
     """Do the task of `order`, or what is left of it. Whatever goes wrong with it is in the result.
     Raises what leaves it to be carried out again, from where it is: TurnInterrupted when this
-    process is to end, NeedsMoney where the order allows less than the task's own limits, StoreLost
-    where no session can be kept."""
+    process is to end, BudgetUsedUp where the order allows less than the task's own limits,
+    StoreLost where no session can be kept."""
     try:
         return _carried_out(order, tell)
     except SessionError as error:
@@ -89,7 +89,7 @@ def carry_out(order: Order, tell: Callable[[Doing], None] = lambda doing: None) 
 
 
 def _require_store() -> None:
-    """Raises StoreLost where nothing can be read from the store of sessions, or written to it."""
+    """Raise StoreLost if the store of sessions can't be read or written."""
     home = state_home(person_environ())
     try:
         exists(home / "sessions" / "none")
@@ -102,34 +102,34 @@ def _require_store() -> None:
 
 
 def failed(order: Order, error: AgentError) -> Result:
-    """Of a task that could not be carried out, or not to its end; with what its session used."""
+    """Return the result of a task that failed with `error`, with what its session used."""
     told = f"{error.message} ({error.hint})" if error.hint else error.message
     result = Result(id=order.task.id, status="error", error=told, exit_code=error.exit_code)
     with suppress(AgentError, OSError):
-        known = begun(BatchFolders(Path(order.out)), order.task.id)
+        known = task_record(BatchFolders(Path(order.out)), order.task.id)
         if known is not None and exists(folder := _session_folder(known)):
             return result.model_copy(update=_used(read_session(folder)))
     return result
 
 
-def _carried_out(order: Order, tell: Callable[[Doing], None]) -> Result:
-    place = Place(order)
-    with place.held(lambda why: tell(Doing(why))):
+def _carried_out(order: Order, tell: Callable[[Activity], None]) -> Result:
+    place = TaskPlace(order)
+    with place.held(lambda why: tell(Activity(why))):
         return _carried_out_alone(order, place, tell)
 
 
-def _carried_out_alone(order: Order, place: Place, tell: Callable[[Doing], None]) -> Result:
+def _carried_out_alone(order: Order, place: TaskPlace, tell: Callable[[Activity], None]) -> Result:
     began = time.monotonic()
     environ = person_environ()
     use_configured_store(order.values)
-    tell(Doing("copying its files"))
+    tell(Activity("copying its files"))
     known = place.prepare(state_home(environ))
     folder = _session_folder(known)
     values = {**order.values, **_budget_setting(order, folder)}
     builder, _ = builder_in(place.workspace, values)
     try:
         _work(builder, folder, order, tell)
-        # What the check leaves behind is no work of the agent.
+        # Made before the check: what that leaves behind is not the agent's work.
         patch = place.patch(known.base)
         outcome = _checked(builder, folder, order, place, tell)
     except BaseException:
@@ -140,26 +140,28 @@ def _carried_out_alone(order: Order, place: Place, tell: Callable[[Doing], None]
     return result.model_copy(update={"workspace": str(place.workspace), "patch": redact(patch)})
 
 
-def _session_folder(known: Begun) -> Path:
+def _session_folder(known: TaskRecord) -> Path:
     return state_home(person_environ()) / "sessions" / known.session
 
 
 def _budget_setting(order: Order, folder: Path) -> dict[str, float]:
-    """A session keeps the limit that it had before unless another one is set."""
+    """Return the setting of the session's budget. Without one a session keeps its old limit."""
     if order.budget_usd is not None:
         return {"agent.max_budget_usd": order.budget_usd}
     limited = exists(folder) and state_of(folder).max_budget_usd is not None
     return {"agent.max_budget_usd": _NO_LIMIT_USD} if limited else {}
 
 
-def _work(builder: AgentBuilder, folder: Path, order: Order, tell: Callable[[Doing], None]) -> None:
+def _work(
+    builder: AgentBuilder, folder: Path, order: Order, tell: Callable[[Activity], None]
+) -> None:
     def subscribers(session: StoredSession) -> Sequence[Subscriber]:
         return [_Follower(session, tell)]
 
     def is_over(change: AgentStateChangedObservation) -> bool:
         return _is_over(change, order)
 
-    opened = opened_for(builder, folder, order.task.prompt, is_over, subscribers)
+    opened = open_for_task(builder, folder, order.task.prompt, is_over, subscribers)
     if opened is None:
         return
     with Session(opened) as session:
@@ -170,7 +172,7 @@ def _work(builder: AgentBuilder, folder: Path, order: Order, tell: Callable[[Doi
     if ending.reason != MAX_BUDGET:
         raise TurnInterrupted(ending.reason, ending.exit_code)
     if not _own_budget(order):
-        raise NeedsMoney(limits.spent_usd(state) + state.abandoned_usd)
+        raise BudgetUsedUp(limits.spent_usd(state) + state.abandoned_usd)
 
 
 def _is_over(change: AgentStateChangedObservation, order: Order) -> bool:
@@ -182,18 +184,22 @@ def _is_over(change: AgentStateChangedObservation, order: Order) -> bool:
 
 
 def _own_budget(order: Order) -> bool:
-    """Whether the money that the order allows is all that the task itself may cost."""
+    """Return whether the order's budget is the task's own limit, not a share of the common one."""
     if order.budget_usd is None:
         return True
     return order.own_usd is not None and order.budget_usd >= order.own_usd
 
 
 def _checked(
-    builder: AgentBuilder, folder: Path, order: Order, place: Place, tell: Callable[[Doing], None]
+    builder: AgentBuilder,
+    folder: Path,
+    order: Order,
+    place: TaskPlace,
+    tell: Callable[[Activity], None],
 ) -> CheckOutcome | None:
     if order.task.check is None:
         return None
-    tell(Doing(f"check: {order.task.check}"))
+    tell(Activity(f"check: {order.task.check}"))
     containment = Containment(
         builder.settings,
         builder.environ,
@@ -219,11 +225,11 @@ def _result(
     order: Order,
     record: SessionRecord,
     outcome: CheckOutcome | None,
-    known: Begun,
+    known: TaskRecord,
     worked_s: float,
 ) -> Result:
-    """As the session tells."""
-    last = last_change(record.events)
+    """Return the result that follows from the session."""
+    last = last_state_change(record.events)
     status = _status(last)
     exit_code = last.exit_code if last is not None and last.exit_code is not None else 1
     return Result(
@@ -240,7 +246,7 @@ def _result(
 
 
 def _used(record: SessionRecord) -> dict[str, Any]:
-    """What of a result a session tells however it ended."""
+    """Return the fields of a result that a session has however it ended."""
     state, done = record.state, totals(record.events)
     return {
         "model": state.model,
@@ -263,9 +269,9 @@ def _status(last: AgentStateChangedObservation | None) -> Status:
 
 
 class _Follower:
-    """Tells what the task is about; a subscriber of its session."""
+    """Reports what the task is doing; subscribes to its session."""
 
-    def __init__(self, session: StoredSession, tell: Callable[[Doing], None]) -> None:
+    def __init__(self, session: StoredSession, tell: Callable[[Activity], None]) -> None:
         self._session = session
         self._tell = tell
         self._doing = "begins"
@@ -286,4 +292,4 @@ class _Follower:
     def _say(self, doing: str) -> None:
         self._doing = doing
         state: State = self._session.state
-        self._tell(Doing(doing, state.iteration, state.cost_usd))
+        self._tell(Activity(doing, state.iteration, state.cost_usd))

@@ -1,4 +1,4 @@
-"""Where things are in the folder of a batch."""
+"""Where things are in the output folder of a batch."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ RESULTS = "results.jsonl"
 
 @dataclass(frozen=True)
 class BatchFolders:
-    """`results.jsonl`, `summary.md` and `outcome.svg` are for people; `work` has a folder for each
-    task, the rest is ours."""
+    """`results.jsonl`, `summary.md` and `outcome.svg` are for people, `work` has a folder for each
+    task, and `.batch` is internal."""
 
     out: Path
 
@@ -37,11 +37,11 @@ class BatchFolders:
         return self.out / ".batch" / "log"
 
     def log_of(self, machine: str) -> Path:
-        """Of one of several."""
+        """Return the log of one machine of a cluster."""
         return self.out / ".batch" / f"log-{machine}"
 
     def mirror(self, repo: str) -> Path:
-        """The copy of a repository that is kept apart."""
+        """Return the mirror from which the copies of a repository are made."""
         name = hashlib.sha256(repo.encode()).hexdigest()[:16]
         return self.out / ".batch" / "repositories" / f"{name}.git"
 
@@ -49,5 +49,5 @@ class BatchFolders:
         return self.out / "work" / task_id
 
     def task(self, task_id: str) -> Path:
-        """What is known of a task that was begun."""
+        """Return the folder for what is known of a task that was begun."""
         return self.out / ".batch" / "tasks" / task_id

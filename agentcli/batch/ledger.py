@@ -1,4 +1,4 @@
-"""The results, on disk as they come: each task has one at most."""
+"""The results file: at most one result for each task, on disk as soon as it is known."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from agentcli.files.private import replace_durably, sync_names
 
 
 class Ledger:
-    """Of one batch, whose lock the caller holds. `results` are those of all starts, by task."""
+    """The results of one batch, of all its starts, by task. The caller holds the batch's lock."""
 
     def __init__(self, path: Path) -> None:
-        """Raises SessionError for a file that was damaged, by its line."""
+        """Read the file. Raises SessionError that names the line if it is damaged."""
         self._path = path
         self.results: dict[str, Result] = {}
         self._read()
 
     def add(self, result: Result) -> None:
-        """On disk when this returns. Raises SessionError."""
+        """Record a result; it is on disk when this returns. Raises SessionError."""
         if result.id in self.results:
             return
         line = json.dumps(result.model_dump(mode="json")).encode() + b"\n"
@@ -43,7 +43,7 @@ class Ledger:
         self.results[result.id] = result
 
     def forget(self, task_ids: Iterable[str]) -> None:
-        """These are to be done again. Raises SessionError."""
+        """Remove the results of tasks that are to be done again. Raises SessionError."""
         gone = set(task_ids) & self.results.keys()
         if gone:
             kept = {name: each for name, each in self.results.items() if name not in gone}
@@ -71,12 +71,12 @@ class Ledger:
                 ) from error
             self.results.setdefault(result.id, result)
         if torn:
-            # A process was killed while it wrote it; the task is carried out to its end again.
+            # A process was killed while it wrote this line; its task is finished again.
             os.truncate(self._path, len(data) - len(torn))
 
 
 def write_predictions(path: Path, results: Iterable[Result]) -> None:
-    """What SWE-bench judges: one line a task. Raises SessionError."""
+    """Write the patches as SWE-bench takes predictions, one a line. Raises SessionError."""
     lines = [
         json.dumps(
             {

@@ -1,4 +1,4 @@
-"""Workers that are processes of this machine."""
+"""Workers that are processes on this machine."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from agentcli.batch.workers import Report, report_of
 from agentcli.interrupts import shield
 
 _TASKS_OF_A_PROCESS = 100
-"""Then a new one takes its place, whatever the tools and libraries in it have kept."""
+"""Then a new process takes its place, as tools and libraries may keep memory."""
 _PATIENCE_S = 15.0
-"""For tasks to account for an interrupt. Nobody waits for more; what is recorded is whole."""
+"""How long tasks have to record an interrupt. What is recorded is whole in any case."""
 
 
 @dataclass
@@ -40,8 +40,8 @@ def start_program(
     folder: str | None = None,
     pass_fds: Sequence[int] = (),
 ) -> subprocess.Popen[bytes]:
-    """A process of ours that runs Python's `code`, with pipes for stdin and stdout."""
-    # The module path is ours as it is now: nothing of a task is on it.
+    """Start Python with `code` and the modules of this process, with pipes for stdin and stdout."""
+    # The same module path as here: nothing that belongs to a task is on it.
     modules = [*sys.path, str(Path(__file__).parents[2])]
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
     with open(os.open(log, flags, 0o600)) as errors:
@@ -53,14 +53,14 @@ def start_program(
             stdout=subprocess.PIPE,
             stderr=errors,
             pass_fds=pass_fds,
-            # Ctrl-C is for whoever began the batch, who ends them in order.
+            # Ctrl-C goes to the batch alone, which ends its workers in order.
             process_group=0,
         )
 
 
 class LocalWorkers:
-    """`count` processes in the environment `environ`; what goes wrong in them is in the file `log`.
-    The file `lock`, if it is given, stays locked until the last of them has ended."""
+    """`count` processes in the environment `environ`, which log to the file `log`. The file `lock`,
+    if given, stays locked until the last of them has ended."""
 
     def __init__(
         self, count: int, environ: Mapping[str, str], log: Path, lock: int | None = None
@@ -73,13 +73,13 @@ class LocalWorkers:
         self._selector = selectors.DefaultSelector()
 
     def begin(self, order: Order) -> None:
-        """Raises OSError when no process can be started."""
+        """Give the order to an idle process. Raises OSError if none can be started."""
         with shield():
             idle = next((each for each in self._processes if each.order is None), None)
             process = idle or self._start()
             process.order = order
             assert process.program.stdin is not None
-            # One that has just ended is told of by `reports`.
+            # `reports` tells of a process that has just ended.
             with suppress(BrokenPipeError):
                 process.program.stdin.write(order.model_dump_json().encode() + b"\n")
                 process.program.stdin.flush()
@@ -92,7 +92,7 @@ class LocalWorkers:
         return found
 
     def close(self) -> None:
-        """Their stdin ends, and with it what they are at; who does not end then is killed."""
+        """Close their stdin, which stops what they do; kill those that don't end in time."""
         with shield():
             for process in self._processes:
                 assert process.program.stdin is not None

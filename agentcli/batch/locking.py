@@ -1,4 +1,4 @@
-"""The folder of a batch, for one start at a time."""
+"""Locks: one start of a batch at a time, and one process at a task."""
 
 from __future__ import annotations
 
@@ -14,18 +14,19 @@ from agentcli.batch.folders import BatchFolders
 from agentcli.errors import SessionError, UsageError, os_error_text
 
 _PATIENCE_S = 20.0
-"""For workers of a start that was killed to account for what they were at."""
+"""How long workers of a killed start have to record what they were doing."""
 _PAUSE_S = 0.05
 _PATIENCE_FOR_A_TASK_S = 600.0
-"""For a machine that is gone while it held a task: its file server lets go of what it had locked
-when its lease is over, 90 seconds with Linux's NFS."""
+"""How long to wait for the lock of a machine that is gone: the file server releases it when the
+machine's lease is over, after 90 seconds with Linux's NFS."""
 _WORTH_TELLING_S = 1.0
 
 
 @contextmanager
 def locked(folders: BatchFolders) -> Iterator[int]:
-    """The folder, made if it is not there; gives the descriptor of its lock. Raises UsageError for
-    one that another start is at work in, that has something else in it or can't be made."""
+    """Lock the output folder, which is made if it does not exist; yield the lock's descriptor.
+    Raises UsageError if another start uses the folder, if it has other things in it or if it can't
+    be made."""
     out, path = folders.out, folders.lock
     try:
         if out.exists() and not path.parent.is_dir() and any(out.iterdir()):
@@ -47,9 +48,10 @@ def locked(folders: BatchFolders) -> Iterator[int]:
 
 @contextmanager
 def held(path: Path, tell: Callable[[str], None]) -> Iterator[None]:
-    """The lock `path` of a task: who has it is alone with its files and its session. The kernel
-    lets go of it with the process, and the file server with the machine; so nobody has to judge
-    whether one elsewhere is dead. Raises SessionError when it does not come free."""
+    """Hold the lock `path` of a task, and with it the task's files and session alone; call `tell`
+    while waiting for it. The kernel releases it with the process and the file server with the
+    machine, so nobody has to judge whether a process elsewhere is dead. Raises SessionError if it
+    is not released in time."""
     began = time.monotonic()
     lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:

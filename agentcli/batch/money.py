@@ -1,4 +1,4 @@
-"""A budget that several sessions share and never pass."""
+"""A budget that several sessions share and never exceed."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ _LEAST_USD = 1e-6
 
 
 class SharedBudget:
-    """`total_usd` None: no limit. What a session that is at work may still spend is set aside for
-    it, so that all of them together stay within the total."""
+    """A budget of `total_usd`; None: no limit. What a working session may still spend is set aside
+    for it, so that all of them together stay within the total."""
 
     def __init__(self, total_usd: float | None) -> None:
         self._total = total_usd
         self._spent: dict[str, float] = {}
-        """By task, what is known to be spent."""
+        """What each task is known to have spent."""
         self._granted: dict[str, float] = {}
-        """By task that is at work, what its session may cost in all."""
+        """What the session of each working task may cost in all."""
 
     def note(self, task_id: str, spent_usd: float) -> None:
-        """What a task has cost so far that is not at work now."""
+        """Record what a task has cost so far; it is not at work now."""
         self._granted.pop(task_id, None)
         self._spent[task_id] = spent_usd
 
     def grant(self, task_id: str, own_usd: float | None, shares: int) -> float | None:
-        """What the session of a task may cost in all, at most `own_usd`, so that as much is left
-        for each of `shares - 1` others; None without a limit. What is set aside for it already, by
-        a process that was lost, is not given twice."""
+        """Set money aside for a task and return what its session may cost in all: at most
+        `own_usd`, and no more than leaves as much for each of `shares - 1` others; None without a
+        limit. What a lost process left set aside for the task is not granted twice."""
         if self._total is None:
             return own_usd
         if task_id not in self._granted:
@@ -33,17 +33,17 @@ class SharedBudget:
         return self._granted[task_id]
 
     def release(self, task_id: str) -> None:
-        """Nothing is set aside for a task any more."""
+        """Set nothing aside for a task any more."""
         self._granted.pop(task_id, None)
 
-    def is_poor(self, task_id: str) -> bool:
-        """Whether what is set aside for a task is spent already."""
+    def is_spent(self, task_id: str) -> bool:
+        """Return whether a task has spent already what is set aside for it."""
         if self._total is None:
             return False
         return self._granted[task_id] - self._spent.get(task_id, 0.0) < _LEAST_USD
 
     def left_usd(self) -> float:
-        """What nobody has spent and nothing is set aside for."""
+        """Return what is neither spent nor set aside."""
         if self._total is None:
             return float("inf")
         taken = {**self._spent, **self._granted}

@@ -1,4 +1,4 @@
-"""The place of one task: its files, what they were, and which session works on them."""
+"""Where one task works: its files, what they were at first, and the session that works on them."""
 
 from __future__ import annotations
 
@@ -28,9 +28,10 @@ _MOST_PATCH_BYTES = 50_000_000
 
 
 @dataclass(frozen=True)
-class Begun:
-    """What is on record of a task before anything of it is done: the session that carries it out,
-    what the files were, and `worked_s`, the time at work of earlier processes."""
+class TaskRecord:
+    """What is recorded of a task before anything is done: a digest of the task, its session, the
+    tree or commit `base` that its files were at first, and `worked_s`, the seconds that earlier
+    processes worked."""
 
     digest: str
     session: str
@@ -38,20 +39,21 @@ class Begun:
     worked_s: float = 0.0
 
 
-def begun(folders: BatchFolders, task_id: str) -> Begun | None:
-    """Of a task that was begun and may have come to its end."""
+def task_record(folders: BatchFolders, task_id: str) -> TaskRecord | None:
+    """Return what is recorded of a task; None if it was not begun."""
     data = read_private(folders.task(task_id) / "begun.json")
     if data is None:
         return None
     try:
         values: dict[str, Any] = json.loads(data)
-        return Begun(**values)
+        return TaskRecord(**values)
     except (ValueError, TypeError) as error:
         raise SessionError(f"{folders.task(task_id) / 'begun.json'} is damaged: {error}") from error
 
 
-class Place:
-    """Of the task of `order`. What is there is taken up where it was left, after a kill too."""
+class TaskPlace:
+    """The files and the record of the task of `order`, as earlier processes left them, after a kill
+    too."""
 
     def __init__(self, order: Order) -> None:
         folders = BatchFolders(Path(order.out))
@@ -64,21 +66,21 @@ class Place:
 
     @property
     def own(self) -> Path:
-        """A private folder, for whatever is run beside the session."""
+        """A private folder, for what runs beside the session."""
         return self._own
 
     @contextmanager
     def held(self, tell: Callable[[str], None]) -> Iterator[None]:
-        """For this process alone, on whatever machine others are; `tell` is told what is waited
-        for. Raises SessionError when another keeps it."""
+        """Have the task for this process alone, among all machines; `tell` is called while waiting.
+        Raises SessionError if another process keeps it."""
         self._own.mkdir(mode=0o700, parents=True, exist_ok=True)
         with held(self._own / "lock", tell):
             yield
 
-    def prepare(self, home: Path) -> Begun:
-        """The files, and on record who works on them. Raises ConfigError where they can't be
-        copied."""
-        known = begun(self._folders, self._order.task.id)
+    def prepare(self, home: Path) -> TaskRecord:
+        """Copy the files, record the session that will work on them, and return the record; if
+        there is one, return that. Raises ConfigError if the files can't be copied."""
+        known = task_record(self._folders, self._order.task.id)
         if known is not None:
             return known
         try:
@@ -89,17 +91,17 @@ class Place:
             raise ConfigError(f"its files can't be copied: {_why(error)}") from error
         # Many may begin in one second, on several machines.
         session = f"{new_folder(home).name}-{secrets.token_hex(4)}"
-        made = Begun(self._order.task.digest, session, base)
+        made = TaskRecord(self._order.task.digest, session, base)
         self._record(made)
         return made
 
-    def add_time(self, known: Begun, seconds: float) -> None:
-        """`seconds` at work came to no result."""
-        self._record(Begun(**{**asdict(known), "worked_s": known.worked_s + seconds}))
+    def add_time(self, known: TaskRecord, seconds: float) -> None:
+        """Record `seconds` of work that came to no result."""
+        self._record(TaskRecord(**{**asdict(known), "worked_s": known.worked_s + seconds}))
 
     def patch(self, base: str) -> str:
-        """From what the files were to what they are now. Raises ConfigError where that can't be
-        told."""
+        """Return the patch from `base` to the files as they are. Raises ConfigError if it can't be
+        made."""
         try:
             made = self._watched.patch(base, self._watched.tree())
         except (CloneFailed, OSError) as error:
@@ -109,11 +111,12 @@ class Place:
             raise ConfigError(told, hint=f"the files are in {self.workspace}")
         return made.decode("utf-8", "surrogateescape")
 
-    def _record(self, known: Begun) -> None:
+    def _record(self, known: TaskRecord) -> None:
         replace_durably(self._own / "begun.json", json.dumps(asdict(known)).encode())
 
     def _fill(self) -> None:
-        """Nothing is on record yet, so what is there is the rest of an attempt."""
+        """Copy the files. Nothing is recorded yet, so what is there is left from a failed
+        attempt."""
         for left in (self.workspace, self._own / "git"):
             if os.path.lexists(left):
                 remove_tree(left)
@@ -124,11 +127,11 @@ class Place:
         source = Path(self._order.task.workspace or "")
         shutil.copytree(source, self.workspace, symlinks=True, ignore=self._left_out)
         if not (self.workspace / GIT).exists():
-            # Without one of its own it would be a part of whatever repository the batch is in.
+            # Without a repository of its own it would be part of the one that the batch is in.
             begin_repository(self._git, self.workspace)
 
     def _left_out(self, folder: str, names: Iterable[str]) -> list[str]:
-        """Sockets, pipes and devices, which no copy can have, and the batch itself."""
+        """Return what is not copied: sockets, pipes, devices, and the batch's own output."""
         found = []
         for name in names:
             path = os.path.join(folder, name)  # noqa: PTH118 - one for each file
@@ -147,7 +150,7 @@ class Place:
 
 
 def find_git() -> str:
-    """Raises ConfigError."""
+    """Return the path of git. Raises ConfigError if there is none."""
     git = find_program("git")
     if git is None:
         raise ConfigError("a batch needs git, which is not installed")

@@ -1,4 +1,4 @@
-"""From tasks to orders: all that can be known to be wrong is told before anything is begun."""
+"""Makes orders of tasks, and finds all faults that can be known before anything is begun."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 from agentcli.app.agent_builder import AgentBuilder
 from agentcli.app.builders import builder_in
 from agentcli.batch.folders import BatchFolders
-from agentcli.batch.place import begun, find_git
+from agentcli.batch.place import find_git, task_record
 from agentcli.batch.task import Order, Task
-from agentcli.batch.tasks_file import Listed, refuse
+from agentcli.batch.tasks_file import TaskEntry, refuse
 from agentcli.errors import ConfigError
 from agentcli.files.private import remove_tree
 from agentcli.git.cloning import CloneFailed, without_login
@@ -26,15 +26,15 @@ _LIMITS = {"max_turns": "agent.max_turns", "max_time_s": "agent.max_time_s"}
 
 def prepared(
     file: Path,
-    listed: Sequence[Listed],
+    listed: Sequence[TaskEntry],
     folders: BatchFolders,
     values: Mapping[str, Any],
     total_usd: float | None,
     tell: Callable[[str], None],
 ) -> list[Order]:
-    """An order for each task, in their order. `values` are the settings for all, by dotted key;
-    `tell` is told what takes long. Raises UsageError that names lines and fields, ConfigError where
-    a model can't be asked or nothing holds what commands do."""
+    """Return an order for each task, in the same order. `values` are the settings for all tasks, by
+    dotted key; `tell` is told what takes long. Raises UsageError that names lines and fields,
+    ConfigError if a model can't be used or no sandbox works."""
     refuse([f"{file}:{each.line}: {told}" for each in listed if (told := _changed(each, folders))])
     settings = _require_models(file, listed, folders, values, total_usd)
     repositories = _Repositories([each.task for each in listed], folders, tell)
@@ -42,19 +42,19 @@ def prepared(
     for each in listed:
         try:
             orders.append(_order(each.task, folders, values, settings, repositories))
-        except _Wrong as wrong:
+        except _TaskFault as wrong:
             faults.append(f"{file}:{each.line}: {wrong}")
     refuse(faults)
     return orders
 
 
-class _Wrong(Exception):
-    """What is wrong with a field of a task."""
+class _TaskFault(Exception):
+    """A fault in a field of a task; the text names the field."""
 
 
-def _changed(each: Listed, folders: BatchFolders) -> str:
-    """Why a task is not the one that was begun under its id; else empty."""
-    known = begun(folders, each.task.id)
+def _changed(each: TaskEntry, folders: BatchFolders) -> str:
+    """Return why this is not the task that was begun under its id; empty if it is."""
+    known = task_record(folders, each.task.id)
     if known is None or known.digest == each.task.digest:
         return ""
     return f"id: {each.task.id!r} was begun as another task; give it another id, or a new --out"
@@ -62,13 +62,13 @@ def _changed(each: Listed, folders: BatchFolders) -> str:
 
 def _require_models(
     file: Path,
-    listed: Sequence[Listed],
+    listed: Sequence[TaskEntry],
     folders: BatchFolders,
     values: Mapping[str, Any],
     total_usd: float | None,
 ) -> Settings:
-    """Require that each of the models can be asked; return the settings of a task that has none of
-    its own."""
+    """Require that each model can be used, and return the settings for a task that sets none.
+    Raises ConfigError."""
     limit = {} if total_usd is None else {"agent.max_budget_usd": total_usd}
     usual, _ = builder_in(folders.out, values)
     first = {each.task.model: each for each in reversed(listed)}
@@ -84,7 +84,7 @@ def _require_models(
 
 
 def _require_model(builder: AgentBuilder, where: str) -> None:
-    """Raises ConfigError that begins with `where` for a model that can't be asked."""
+    """Raise ConfigError that begins with `where` if the model can't be used."""
     settings = builder.settings
     try:
         Roles.of(settings, builder.registry(), settings.model.name).chain("main").warm_up()
@@ -116,8 +116,8 @@ def _order(
 
 
 class _Repositories:
-    """The copies that are kept apart, each made once, and what the references of all tasks stand
-    for in them."""
+    """Mirrors of the tasks' repositories, each made once, and the commits that the tasks'
+    references stand for."""
 
     def __init__(
         self, tasks: Sequence[Task], folders: BatchFolders, tell: Callable[[str], None]
@@ -132,23 +132,24 @@ class _Repositories:
         self._failed: dict[str, str] = {}
 
     def commit(self, repo: str, ref: str) -> tuple[str, str]:
-        """The copy, and what `ref` stands for in it. Raises _Wrong."""
+        """Return the path of the mirror and the commit of `ref`. Raises _TaskFault."""
         if repo not in self._known and repo not in self._failed:
             try:
                 self._known[repo] = self._look_up(repo)
             except (CloneFailed, OSError) as error:
                 self._failed[repo] = f"repo: {without_login(repo)} can't be fetched: {error}"
         if repo in self._failed:
-            raise _Wrong(self._failed[repo])
+            raise _TaskFault(self._failed[repo])
         found = self._known[repo].get(ref or _DEFAULT)
         if found is None:
             where = without_login(repo)
             told = f"ref: there is no commit, branch or tag {ref!r} in {where}"
-            raise _Wrong(told if ref else f"repo: {where} has no commit")
+            raise _TaskFault(told if ref else f"repo: {where} has no commit")
         return str(self._folders.mirror(repo)), found
 
     def _look_up(self, repo: str) -> dict[str, str]:
-        """One of an earlier start is fetched anew only for what it does not have."""
+        """Return the commit of each reference. A mirror from an earlier start is fetched again only
+        if it lacks one."""
         refs, kept = self._refs[repo], self._folders.mirror(repo)
         if kept.exists():
             found = commits_of(find_git(), kept, refs)

@@ -1,4 +1,4 @@
-"""One start of a batch: what is there is gone on with, what is not is begun."""
+"""Starts a batch, or continues one that is in the output folder."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any
 
 from agentcli.app.builders import builder_in
 from agentcli.batch.batch import Batch, Watcher
-from agentcli.batch.cluster.errand import Cluster
+from agentcli.batch.cluster.requirements import Cluster
 from agentcli.batch.cluster.workers import RayWorkers, require_reachable
 from agentcli.batch.folders import BatchFolders
 from agentcli.batch.ledger import Ledger, write_predictions
 from agentcli.batch.local_workers import LocalWorkers
 from agentcli.batch.locking import locked
 from agentcli.batch.money import SharedBudget
-from agentcli.batch.place import begun
+from agentcli.batch.place import task_record
 from agentcli.batch.preparing import prepared
 from agentcli.batch.summary import Summary, markdown, plot
 from agentcli.batch.task import Order
@@ -34,10 +34,10 @@ from agentcli.system.programs import person_environ
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """`workers`: tasks at once. `values`: settings for all tasks by dotted key. `predictions`: a
-    file for them as SWE-bench takes them. `retry`: tasks that came to an error go on. `ray`: the
-    address of the cluster that carries them out, in place of this machine."""
+class BatchRequest:
+    """What the user asked for. `workers`: how many tasks at once. `values`: settings for all tasks
+    by dotted key. `predictions`: a file for SWE-bench. `retry`: continue tasks that ended in an
+    error. `ray`: the address of the cluster that does the tasks instead of this machine."""
 
     tasks: Path
     out: Path
@@ -50,13 +50,14 @@ class Wanted:
 
 
 def run_batch(
-    wanted: Wanted,
+    wanted: BatchRequest,
     watch: Callable[[Sequence[Order], Ledger], Watcher],
     tell: Callable[[str], None],
 ) -> Summary:
-    """Carry out the tasks that have no result. `watch` makes whoever is shown how it goes, `tell`
-    is told what takes long before that. Raises UsageError, ConfigError and SessionError before
-    anything is begun; TurnInterrupted when all that was at work can be gone on with."""
+    """Carry out the tasks that have no result. `watch` makes the watcher that shows how it goes;
+    `tell` is told what takes long before that. Raises UsageError and ConfigError before anything is
+    begun, SessionError, and TurnInterrupted; after these two the same request continues the
+    tasks."""
     cluster = None if wanted.ray is None else Cluster(wanted.ray, wanted.workers)
     if cluster is not None:
         require_reachable(cluster)
@@ -81,7 +82,7 @@ def run_batch(
             with closing(workers):
                 Batch(orders, ledger, budget, workers, watch(orders, ledger)).run()
         except BaseException:
-            # What ended the batch is told, a disk that is full for instance, not what follows.
+            # The error that ended the batch matters, such as a full disk, not one that follows.
             with suppress(SessionError):
                 _write(wanted, folders, _summary(orders, ledger))
             raise
@@ -91,7 +92,7 @@ def run_batch(
 
 
 def _require_place_for(predictions: Path | None) -> None:
-    """Before anything is paid for."""
+    """Raise UsageError, before anything is paid for, if the file can't be written."""
     if predictions is None:
         return
     folder = predictions.absolute().parent
@@ -104,10 +105,10 @@ def _note_spent(
     folders: BatchFolders,
     orders: Sequence[Order],
     ledger: Ledger,
-    wanted: Wanted,
+    wanted: BatchRequest,
 ) -> None:
-    """What earlier starts have spent, on tasks without a result too. Raises ConfigError when a
-    price is not known that is needed for that."""
+    """Note what earlier starts have spent, also on tasks without a result. Raises ConfigError if a
+    price that is needed for that is not known."""
     if wanted.budget_usd is None:
         return
     settings = builder_in(folders.out, wanted.values)[0].settings
@@ -115,7 +116,7 @@ def _note_spent(
     for result in ledger.results.values():
         budget.note(result.id, result.spent_usd)
     for order in orders:
-        known = begun(folders, order.task.id)
+        known = task_record(folders, order.task.id)
         if known is None or order.task.id in ledger.results:
             continue
         session = state_home(person_environ()) / "sessions" / known.session
@@ -131,7 +132,7 @@ def _summary(orders: Sequence[Order], ledger: Ledger) -> Summary:
     return Summary([result for result in results if result is not None], left)
 
 
-def _write(wanted: Wanted, folders: BatchFolders, summary: Summary) -> None:
+def _write(wanted: BatchRequest, folders: BatchFolders, summary: Summary) -> None:
     try:
         replace_atomically(folders.summary, markdown(summary).encode())
         replace_atomically(folders.plot, plot(summary).encode())

@@ -1,4 +1,4 @@
-"""How a batch went: a table for people, numbers for programs, a plot."""
+"""Tells how a batch went: a table for people, numbers for programs, a plot."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from agentcli.batch.task import Result
 
 OUTCOMES = ("passed", "finished", "check failed", "failed", "limit", "error")
-"""From what is wanted to what is not."""
+"""Best first."""
 _COLORS = {
     "passed": "#2e7d32",
     "finished": "#558b2f",
@@ -27,14 +27,14 @@ _TICKS = 5
 
 @dataclass(frozen=True)
 class Summary:
-    """Of `results`; `left` are the tasks without one."""
+    """The results of a batch; `left` are the tasks without one."""
 
     results: Sequence[Result]
     left: Sequence[str] = ()
 
     @property
     def outcomes(self) -> Mapping[str, int]:
-        """How many there are of each that there is, in the order of OUTCOMES."""
+        """How many results have each outcome, without zeros, in the order of OUTCOMES."""
         found = Counter(result.outcome for result in self.results)
         return {name: found[name] for name in OUTCOMES if found[name]}
 
@@ -44,7 +44,7 @@ class Summary:
 
     @property
     def cost_usd(self) -> float | None:
-        """None when the price of a model is not known."""
+        """The cost of all; None if the price of a model is not known."""
         costs = [result.cost_usd for result in self.results if result.session_id]
         return None if None in costs else sum(cost or 0.0 for cost in costs)
 
@@ -61,7 +61,7 @@ class Summary:
         }
 
     def rows(self) -> list[tuple[str, ...]]:
-        """A head, a row for each outcome, and one for all."""
+        """Return a header, a row for each outcome, and one for all."""
         head = ("outcome", "tasks", "cost", "each", "steps", "tokens", "time")
         found = [
             self._row(name, [each for each in self.results if each.outcome == name])
@@ -86,7 +86,7 @@ class Summary:
 
 
 def table(rows: Sequence[Sequence[str]]) -> str:
-    """Columns of text; numbers to the right."""
+    """Format rows as aligned text, all columns but the first to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = []
     for row in rows:
@@ -98,7 +98,7 @@ def table(rows: Sequence[Sequence[str]]) -> str:
 
 
 def markdown(summary: Summary) -> str:
-    """The table, and one with a row for each task."""
+    """Format the table and a second one with a row for each task."""
     each = [("task", "outcome", "steps", "cost", "time", "session")]
     for result in summary.results:
         cost = "unknown" if result.cost_usd is None else f"${result.cost_usd:.4f}"
@@ -116,8 +116,8 @@ def _piped(rows: Sequence[Sequence[str]]) -> str:
 
 
 def plot(summary: Summary) -> str:
-    """An SVG: a row for each outcome, a dot for each task at what it cost (at its tokens where a
-    price is not known), a line at the mean of the row."""
+    """Return an SVG with a row for each outcome, a dot for each task at its cost (at its tokens if
+    a price is not known), and a line at the mean of each row."""
     priced = summary.cost_usd is not None
     amounts = {result.id: _amount(result, priced=priced) for result in summary.results}
     most = max(amounts.values(), default=0.0) or 1.0
@@ -167,7 +167,7 @@ def _outcome_row(
     x = _x(mean, most)
     yield f'<path d="M{x} {top + 6}V{top + _ROW - 6}" stroke="{color}" stroke-width="2"/>'
     for number, result in enumerate(results):
-        # Side by side in height, so that equal ones can be told apart.
+        # Spread vertically, so that equal costs can be told apart.
         y = round(top + 12 + (_ROW - 24) * (number * 0.618 % 1), 1)
         title = escape(f"{result.id}: {amounts[result.id]:,.4g}, {result.steps} steps")
         yield (

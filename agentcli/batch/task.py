@@ -1,4 +1,4 @@
-"""What a task is, what is handed to whoever carries it out, and what comes back: plain data."""
+"""A task, the order handed to a worker, and the result that comes back: plain data."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ _ID = r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"
 _Text = Annotated[str, Field(pattern=r"\S")]
 
 
-class _Plain(BaseModel):
+class _Value(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
-class Limits(_Plain):
-    """Of one task."""
+class Limits(_Value):
+    """Limits of one task."""
 
     max_turns: int | None = Field(None, gt=0)
     max_budget_usd: float | None = Field(None, gt=0)
     max_time_s: float | None = Field(None, gt=0)
 
 
-class Task(_Plain):
-    """A line of the tasks file. It works in a copy of the folder `workspace`, or in a clone of the
-    repository `repo`, a folder or an address, at the commit, branch or tag `ref`."""
+class Task(_Value):
+    """A task as in the tasks file. It works in a copy of the folder `workspace`, or in a clone of
+    the repository `repo` (a folder or an address) at the commit, branch or tag `ref`."""
 
     id: Annotated[str, Field(pattern=f"^{_ID}$")]
     prompt: _Text
@@ -49,17 +49,17 @@ class Task(_Plain):
 
     @property
     def digest(self) -> str:
-        """Of what it works on and where: the same work, as long as it is the same."""
+        """A digest of what is to be done and where, which tells one task from another."""
         same = self.model_dump_json(include={"id", "prompt", "workspace", "repo", "ref"})
         return hashlib.sha256(same.encode()).hexdigest()[:16]
 
 
-class Order(_Plain):
-    """A task for whoever carries it out: all that is needed beside the batch's own folder `out`.
-    `commit` is what `ref` stands for, in the copy of the repository at `mirror`. `values` are the
-    settings for it by dotted key. `budget_usd` is what its session may cost in all, and `own_usd`
-    what it may cost whatever is left of the money for all tasks; None: no limit. `again`: a failure
-    that it came to is not its end."""
+class Order(_Value):
+    """A task for a worker, with all that it needs besides the batch's folder `out`. `commit` is
+    what `ref` stands for in the repository's mirror at `mirror`. `values` are the task's settings
+    by dotted key. `budget_usd` is what its session may cost in all; `own_usd` is the task's own
+    limit, whatever is left of the shared budget; None: no limit. `again`: continue the task though
+    it ended in an error."""
 
     task: Task
     out: str
@@ -71,8 +71,9 @@ class Order(_Plain):
     again: bool = False
 
 
-class CheckOutcome(_Plain):
-    """`exit_code` None: it was stopped at its time limit. `tail` is the end of what it printed."""
+class CheckOutcome(_Value):
+    """How a check ended. `exit_code` is None if it ran into its time limit; `tail` is the end of
+    its output."""
 
     command: str
     passed: bool
@@ -82,14 +83,14 @@ class CheckOutcome(_Plain):
 
 
 Status = Literal["finished", "failed", "limit", "error"]
-"""`failed`: the agent says that it could not; `error`: it could not go on, or could not begin."""
+"""`failed`: the agent says that it could not do it. `error`: it could not begin or continue."""
 
 
-class Result(_Plain):
-    """A line of the results. `patch` brings the workspace from what it was to what it is; tokens
-    and USD are those of the whole session with its children, `cost_usd` None where a price is not
-    known; `abandoned_usd` is what replies that broke off may have cost besides; `duration_s` is the
-    time at work of the processes that came to an end."""
+class Result(_Value):
+    """A line of the results file. `patch` turns the original files into the present ones. Tokens
+    and USD are those of the session with its children; `cost_usd` is None if a price is not known,
+    and `abandoned_usd` is what replies that broke off may have cost in addition. `duration_s`
+    counts the processes that came to an end, not those that were killed."""
 
     id: str
     status: Status
@@ -112,7 +113,7 @@ class Result(_Plain):
 
     @property
     def outcome(self) -> str:
-        """What counts: the check if there is one, else what the agent says."""
+        """What the task came to: by its check if it has one, else by the agent's own word."""
         if self.status == "error":
             return "error"
         if self.check is not None:
@@ -121,7 +122,7 @@ class Result(_Plain):
 
     @property
     def spent_usd(self) -> float:
-        """At most, as far as prices are known."""
+        """The most that was spent, as far as prices are known."""
         return (self.cost_usd or 0.0) + self.abandoned_usd
 
     @property

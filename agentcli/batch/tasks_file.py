@@ -1,4 +1,4 @@
-"""The file of tasks, read and judged whole before anything is begun."""
+"""Reads the tasks file, and finds all its faults before anything is begun."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ _IN_WORDS = {
 
 
 @dataclass(frozen=True)
-class Listed:
-    """A task and the line of the file that it begins in."""
+class TaskEntry:
+    """A task and the line of the file on which it begins."""
 
     task: Task
     line: int
 
 
-def read_tasks(path: Path) -> list[Listed]:
-    """The tasks of a file of JSON, one a line, or of YAML, by its name. Raises UsageError that
-    tells all that is wrong, by line and field."""
+def read_tasks(path: Path) -> list[TaskEntry]:
+    """Read a file of JSON with one task a line, or of YAML if its name says so. Raises UsageError
+    that names all faults by line and field."""
     text = _text(path)
     entries = _of_yaml(text, path) if path.suffix in (".yaml", ".yml") else _of_json(text, path)
-    found: list[Listed] = []
+    found: list[TaskEntry] = []
     faults: list[str] = []
     first: dict[str, int] = {}
     for line, entry in entries:
@@ -57,7 +57,7 @@ def read_tasks(path: Path) -> list[Listed]:
             problems.append(f"id: {task.id!r} is the id of the task of line {before}, too")
         faults += [f"{path}:{line}: {problem}" for problem in problems]
         if task is not None and not problems:
-            found.append(Listed(task, line))
+            found.append(TaskEntry(task, line))
     refuse(faults)
     if not found:
         raise UsageError(f"{path} has no task", hint=_EXAMPLE)
@@ -65,7 +65,7 @@ def read_tasks(path: Path) -> list[Listed]:
 
 
 def refuse(faults: list[str]) -> None:
-    """Raises UsageError for what is wrong with tasks, if anything is."""
+    """Raise UsageError with these faults, if there are any."""
     if faults:
         more = len(faults) - _MOST_FAULTS
         rest = [f"and {more} more"] if more > 0 else []
@@ -96,7 +96,7 @@ def _text(path: Path) -> str:
 
 
 def _of_json(text: str, path: Path) -> Iterator[tuple[int, Any]]:
-    """Each line with its entry, or with what is wrong as a text."""
+    """Yield the number of each line with its entry, or with its fault as text."""
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
             continue
@@ -130,7 +130,7 @@ def _of_yaml(text: str, path: Path) -> Iterator[tuple[int, Any]]:
             raise UsageError(f"{path}:1: it is no list of tasks", hint="begin each one with - id:")
         for node in root.value:
             line = node.start_mark.line + 1
-            # The constructor takes the last of two equal keys without a word.
+            # The constructor silently takes the last of two equal keys.
             keys = [
                 key.value for key, _ in getattr(node, "value", ()) if isinstance(key.value, str)
             ]
@@ -148,7 +148,7 @@ def _of_yaml(text: str, path: Path) -> Iterator[tuple[int, Any]]:
 
 
 def _judged(entry: dict[str, Any], beside: Path) -> tuple[list[str], Task | None]:
-    """What is wrong with it; folders are taken from where the file is."""
+    """Return the faults of an entry, and its task if it is one. Paths are relative to the file."""
     if any(_HALF.search(value) for value in entry.values() if isinstance(value, str)):
         return ["it has half of a character (a lone surrogate)"], None
     if nul := [name for name, value in entry.items() if isinstance(value, str) and "\0" in value]:

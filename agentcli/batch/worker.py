@@ -1,5 +1,5 @@
-"""A process that carries out tasks, one after the other: orders come as lines of JSON on stdin, and
-what becomes of them goes to stdout so. It ends with stdin."""
+"""The worker process, which carries out tasks one after another until stdin ends. Orders come in as
+lines of JSON, and reports go out in the same form."""
 
 from __future__ import annotations
 
@@ -22,12 +22,13 @@ from agentcli.system import programs
 
 
 def main(lock: int | None) -> NoReturn:
-    """The file `lock` stays locked as long as this process is there, and none of its own."""
+    """Serve until stdin ends. The descriptor `lock` keeps a file locked as long as this process
+    lives; its children don't inherit it."""
     if lock is not None:
         os.set_inheritable(lock, False)
     programs.harden_process()
     interrupts.install()
-    # What a library prints must not be taken for a report.
+    # What a library prints must not be taken for a report: it goes to stderr.
     reports = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     code = 0
@@ -38,12 +39,12 @@ def main(lock: int | None) -> NoReturn:
         code = interrupt.exit_code
     except BrokenPipeError:
         code = 1
-    # Nothing is left to be done that the interpreter's own end would do.
+    # The interpreter's own shutdown would do nothing that is needed.
     os._exit(code)
 
 
 def _serve(reports: TextIO) -> None:
-    """Raises TurnInterrupted when whoever gives the orders is gone while one is carried out."""
+    """Carry out orders. Raises TurnInterrupted if stdin ends while one is carried out."""
     orders: queue.SimpleQueue[str] = queue.SimpleQueue()
     at_work, alone = threading.Event(), threading.Event()
 
@@ -77,7 +78,7 @@ def _carry_out(order: Order, reports: TextIO) -> None:
         _report(reports, order, {"store_lost": str(lost)})
         return
     except Exception as error:
-        # A bug ends this task and not the batch; its traceback is in the log.
+        # A bug ends this task but not the batch; the traceback goes to the log.
         traceback.print_exc()
         result = failed(order, AgentError(f"internal error: {type(error).__name__}: {error}"))
     with interrupts.shield():

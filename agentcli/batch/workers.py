@@ -1,4 +1,4 @@
-"""Who carries out tasks, as the batch sees them, and what they report."""
+"""Workers as the batch sees them, and what they report."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from agentcli.batch.carry_out import Doing
+from agentcli.batch.carry_out import Activity
 from agentcli.batch.task import Order, Result
 
 
 @dataclass(frozen=True)
 class Report:
-    """Of one task: what it is `doing`, or how it ended: with a `result`, for want of money after
-    it `spent_usd`, because its worker was `lost`, or because no session can be kept, as
-    `store_lost` says."""
+    """A report about one task: what it is `doing`, or how it ended. It ended with a `result`, by
+    using up its budget after `spent_usd`, because its worker was `lost`, or because no session can
+    be stored (`store_lost`); the last two say why."""
 
     task_id: str
-    doing: Doing | None = None
+    doing: Activity | None = None
     result: Result | None = None
     spent_usd: float | None = None
     lost: str = ""
@@ -25,10 +25,10 @@ class Report:
 
 
 def report_of(told: Mapping[str, Any]) -> Report:
-    """From a line of what carries out tasks: `id` and one of `doing`, `result`, `needs_money`,
-    `store_lost`."""
+    """Return the report of a worker's message, which has `id` and one of `doing`, `result`,
+    `needs_money` and `store_lost`."""
     if "doing" in told:
-        return Report(told["id"], doing=Doing(**told["doing"]))
+        return Report(told["id"], doing=Activity(**told["doing"]))
     if "needs_money" in told:
         return Report(told["id"], spent_usd=told["needs_money"])
     if "store_lost" in told:
@@ -37,16 +37,16 @@ def report_of(told: Mapping[str, Any]) -> Report:
 
 
 class Workers(Protocol):
-    """Close them in the end: then all that they are at is left so that it can be gone on with."""
+    """Whoever carries out tasks. `close` leaves what is at work so that it can be continued."""
 
     @property
     def count(self) -> int:
-        """How many tasks can be at work at once."""
+        """How many tasks can be carried out at once."""
 
     def begin(self, order: Order) -> None:
-        """Have one carry it out. No more than `count` are begun at once."""
+        """Have one worker carry out the order. The caller begins at most `count` at once."""
 
     def reports(self, seconds: float) -> Sequence[Report]:
-        """What there is to tell, after at most so many seconds."""
+        """Return what there is to report, waiting at most so many seconds."""
 
     def close(self) -> None: ...

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import TextIO
 
-from agentcli.batch.carry_out import Doing
+from agentcli.batch.carry_out import Activity
 from agentcli.batch.ledger import Ledger
 from agentcli.batch.task import Order, Result
 from agentcli.ui.live import LiveRegion
@@ -35,7 +35,7 @@ class BatchProgress:
         self._ids = {order.task.id for order in orders}
         self._width = min(max((len(name) for name in self._ids), default=0), 30)
         self._ledger = ledger
-        self._at_work: dict[str, tuple[float, Doing]] = {}
+        self._at_work: dict[str, tuple[float, Activity]] = {}
         self._tell_earlier()
 
     def _tell_earlier(self) -> None:
@@ -45,9 +45,9 @@ class BatchProgress:
     # --- what happens
 
     def begun(self, task_id: str) -> None:
-        self._at_work[task_id] = (time.monotonic(), Doing("begins"))
+        self._at_work[task_id] = (time.monotonic(), Activity("begins"))
 
-    def doing(self, task_id: str, doing: Doing) -> None:
+    def doing(self, task_id: str, doing: Activity) -> None:
         if task_id in self._at_work:
             self._at_work[task_id] = (self._at_work[task_id][0], doing)
             self.tick()

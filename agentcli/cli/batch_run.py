@@ -11,7 +11,7 @@ from pathlib import Path
 from agentcli import interrupts
 from agentcli.app.config import parse_assignments
 from agentcli.batch.ledger import Ledger
-from agentcli.batch.start import Wanted, run_batch
+from agentcli.batch.start import BatchRequest, run_batch
 from agentcli.batch.summary import table
 from agentcli.batch.task import Order
 from agentcli.cli.batch_progress import BatchProgress
@@ -39,7 +39,7 @@ def run(
     out first."""
     assigned = parse_assignments(flags.assignments)
     values = {**assigned, **flags.settings()}
-    wanted = Wanted(tasks, out, workers, values, budget_usd, predictions, retry, ray)
+    wanted = BatchRequest(tasks, out, workers, values, budget_usd, predictions, retry, ray)
     quiet = flags.quiet
     with ExitStack() as ending:
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentcli.acp.transport import Nonsense, read_message
+from agentcli.acp.transport import InvalidMessage, read_message
 
 PARSE, INVALID, NO_METHOD, PARAMS, NOT_FOUND = -32700, -32600, -32601, -32602, -32002
 
@@ -97,8 +97,8 @@ def test_nonsense_is_answered_and_work_goes_on(spoken, agent, tmp_path):
 def test_whatever_comes_is_a_message_or_told_why_not(value):
     try:
         message = read_message(json.dumps(value).encode())
-    except Nonsense as nonsense:
-        message = nonsense.answer
+    except InvalidMessage as invalid:
+        message = invalid.answer
         codes = (PARSE, INVALID)
         assert message["error"]["code"] in codes
     if "method" in message:

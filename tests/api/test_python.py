@@ -337,6 +337,6 @@ def test_what_is_wrong_is_raised_by_its_kind(agent):
         "UsageError initial_events[0], a call of bash, has no observation that names it as its "
         "cause"
     )
-    assert lines[14].startswith("UsageError output_schema: it is no JSON Schema")
+    assert lines[14].startswith("UsageError output_schema: it is not a JSON Schema")
     assert "no command 'no-such-program'" in lines[15]
     assert agent.sessions == []

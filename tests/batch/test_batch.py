@@ -293,7 +293,7 @@ def test_what_is_set_aside_and_spent_stays_within_the_total(data):
         else:
             own = data.draw(st.none() | st.floats(0.0, 10.0))
             granted[name] = budget.grant(name, own, data.draw(st.integers(1, 4)))
-            if budget.is_poor(name):
+            if budget.is_spent(name):
                 budget.release(name)
                 del granted[name]
         assert sum({**spent, **granted}.values()) <= total * 1.000001

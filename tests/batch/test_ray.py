@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from agentcli.batch.cluster.errand import errand, probes, unfit
+from agentcli.batch.cluster.requirements import probes, requirements_here, why_unfit
 from tests.batch.ray_cluster import RayCluster
 from tests.batch.tasks import play, results, task, write_tasks
 from tests.conftest import LIMIT_S, Agent
@@ -190,15 +190,17 @@ def test_a_machine_is_fit_that_sees_the_same_folders_with_the_same_locks(tmp_pat
     (tmp_path / ".cluster-of-one-that-was-killed").touch()
     with probes([tmp_path]) as tokens:
         (path,) = tokens
-        given = errand({**os.environ, **environ}, tokens)
+        given = requirements_here({**os.environ, **environ}, tokens)
         assert "OPENAI_API_KEY" not in given.environ
-        assert unfit(given) == ""
-        assert unfit(replace(given, tokens={path: "x"})).endswith("all machines share is needed")
-        assert "another folder" in unfit(replace(given, tokens={f"{path}-else": "x"}))
-        assert "and the batch is of 0.0.1" in unfit(replace(given, version="0.0.1"))
-        assert "another store" in unfit(replace(given, store="x"))
+        assert why_unfit(given) == ""
+        assert why_unfit(replace(given, tokens={path: "x"})).endswith(
+            "all machines share is needed"
+        )
+        assert "another folder" in why_unfit(replace(given, tokens={f"{path}-else": "x"}))
+        assert "and the batch is of 0.0.1" in why_unfit(replace(given, version="0.0.1"))
+        assert "another store" in why_unfit(replace(given, store="x"))
         assert [each.name for each in tmp_path.iterdir()] == [Path(path).name]
     assert list(tmp_path.iterdir()) == []
     Path(path).write_text("token")
     unlocked = replace(given, tokens={path: "token"})
-    assert "passes no locks on between machines" in unfit(unlocked)
+    assert "passes no locks on between machines" in why_unfit(unlocked)

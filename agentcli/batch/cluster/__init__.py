@@ -1,6 +1,6 @@
-"""Tasks carried out on the machines of a Ray cluster.
+"""Carries out tasks on the machines of a Ray cluster.
 
-`workers` is what the batch sees. It starts a program, `driver`, in which alone Ray is loaded: Ray
-takes signals and streams for itself, and ends the process it is in when the cluster is gone. What
-is run on the machines is in `node`.
+The batch sees `workers`. That starts a program, `driver`, the only one on this machine that loads
+Ray: Ray takes signals and streams for itself, and ends its process when the cluster is gone. `node`
+runs on the machines, which must meet `requirements`.
 """

@@ -1,5 +1,5 @@
-"""The program that hands tasks to Ray: orders come as lines of JSON on stdin, and what becomes of
-them goes to stdout so. It ends with stdin."""
+"""The program that hands tasks to Ray until stdin ends. Orders come in as lines of JSON, and
+reports go out in the same form."""
 
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from agentcli.app.configured_store import use_configured_store
 from agentcli.batch.carry_out import failed
 from agentcli.batch.cluster import node
-from agentcli.batch.cluster.errand import Errand, errand, probes
+from agentcli.batch.cluster.requirements import Requirements, probes, requirements_here
 from agentcli.batch.task import Order
 from agentcli.errors import AgentError, ConfigError, os_error_text
 from agentcli.system.homes import state_home
 
 _RETRIES = 5
-"""By Ray, of a task whose machine or process was lost; each goes on where the last one was."""
+"""How often Ray tries a task again whose machine or process was lost; each try continues the
+last."""
 _TICK_S = 0.2
 _PLACES_EVERY_S = 5.0
 _LOOK_LIMIT_S = 120.0
@@ -35,8 +36,8 @@ _STOP_LIMIT_S = 25.0
 
 
 def main(address: str, out: str) -> NoReturn:
-    """Ends with 0 after what is at work has come to a stop."""
-    # What libraries print must not be taken for a report.
+    """Run the driver. It exits with 0 once all tasks at work have stopped."""
+    # What libraries print must not be taken for a report: it goes to stderr.
     reports = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     driver = _Driver(reports)
@@ -49,7 +50,7 @@ def main(address: str, out: str) -> NoReturn:
     except BrokenPipeError:
         code = 1
     except Exception:
-        # What it is, is in the log; the batch hears that we are gone.
+        # The log has the traceback; the batch notices that this process is gone.
         traceback.print_exc()
         code = 1
     driver.close()
@@ -62,9 +63,9 @@ class _Driver:
         self._orders: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._alone = threading.Event()
         self._running: dict[Any, Order] = {}
-        self._errand: Errand
+        self._requirements: Requirements
         self._probes = ExitStack()
-        """They stay as long as there are tasks: machines may join at any time."""
+        """They stay as long as there are tasks, as machines may join at any time."""
         self._board: Any = None
         self._fetched: Any = None
         self._counted_at = 0.0
@@ -78,8 +79,8 @@ class _Driver:
         self._probes.close()
 
     def join(self, address: str, out: Path) -> None:
-        """Raises ConfigError when the cluster can't be reached, or one of its machines can't carry
-        out tasks."""
+        """Join the cluster. Raises ConfigError if it can't be reached, or if one of its machines
+        can't carry out tasks."""
         try:
             ray.init(address=address, log_to_driver=False, logging_level="ERROR")
         except (ConnectionError, RuntimeError, ValueError, OSError) as error:
@@ -92,7 +93,7 @@ class _Driver:
             tokens = self._probes.enter_context(probes([out / ".batch", state_home(os.environ)]))
         except OSError as error:
             raise ConfigError(os_error_text(error)) from error
-        self._errand = errand(os.environ, tokens)
+        self._requirements = requirements_here(os.environ, tokens)
         self._require_fit()
         here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
         board = ray.remote(node.Board)
@@ -111,7 +112,7 @@ class _Driver:
             if each["Alive"] and each["Resources"].get("CPU"):
                 there = NodeAffinitySchedulingStrategy(each["NodeID"], soft=False)
                 look = ray.remote(node.look).options(num_cpus=0, scheduling_strategy=there)
-                looking[look.remote(self._errand)] = each["NodeManagerAddress"]
+                looking[look.remote(self._requirements)] = each["NodeManagerAddress"]
         if not looking:
             raise ConfigError(
                 "the Ray cluster has no machine with a CPU for tasks",
@@ -128,7 +129,8 @@ class _Driver:
             )
 
     def serve(self) -> None:
-        """Until stdin ends. Raises BrokenPipeError when nobody hears the reports."""
+        """Pass on orders and reports until stdin ends. Raises BrokenPipeError if nobody reads the
+        reports."""
         threading.Thread(target=self._listen, daemon=True).start()
         while not self._alone.is_set():
             self._submit()
@@ -153,7 +155,7 @@ class _Driver:
             line = self._orders.get()
             order = Order.model_validate_json(line)
             use_configured_store(order.values)
-            self._running[self._carry_out.remote(line, self._errand, self._board)] = order
+            self._running[self._carry_out.remote(line, self._requirements, self._board)] = order
             waits = {"text": "waits for a place in the cluster", "steps": 0, "cost_usd": None}
             self.report({"id": order.task.id, "doing": waits})
 
@@ -166,7 +168,7 @@ class _Driver:
             self.report({"id": order.task.id, **told})
 
     def _pass_on_news(self) -> None:
-        """What tasks are about, without waiting for it."""
+        """Report what tasks are doing, as far as it is known without waiting."""
         if self._fetched is not None:
             fetched, _ = ray.wait([self._fetched], timeout=0)
             if not fetched:
@@ -184,9 +186,9 @@ class _Driver:
             self.report({"places": int(ray.cluster_resources().get("CPU", 0))})
 
     def _stop(self) -> None:
-        """What is at work accounts for itself, what waits is not begun. Who does not hear of it is
-        ended with us, and its task goes on as after a kill. (Ray's own cancelling is a signal that
-        nobody hears where a machine's Ray was started in the background of a script.)"""
+        """Have running tasks record where they are and waiting ones not begin. What does not stop
+        in time ends with this process, and continues as after a kill. (Ray's own cancelling sends a
+        signal, which is ignored if the machine's Ray was started in the background of a script.)"""
         refs = list(self._running)
         if refs:
             self._board.stop.remote()
@@ -203,7 +205,7 @@ def _looked(ref: Any) -> str:
 
 
 def _why(error: ray.exceptions.RayError) -> str:
-    """In one line."""
+    """Return the reason in one line."""
     cause = getattr(error, "cause", None)
     if isinstance(cause, ModuleNotFoundError):
         return f"agent is not installed where Ray runs ({cause})"
@@ -220,6 +222,6 @@ def _why(error: ray.exceptions.RayError) -> str:
 def _one_line(error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     if isinstance(error, ray.exceptions.RayTaskError):
-        # A traceback; the last line tells what came of it.
+        # The last line of the traceback has the error.
         del lines[:-1]
     return " ".join(lines)[:300]

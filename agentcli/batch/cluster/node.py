@@ -1,4 +1,4 @@
-"""What runs on a machine of the cluster, in a process of Ray's."""
+"""Runs on a machine of the cluster, in one of Ray's processes."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 
 import ray
 
-from agentcli.batch.carry_out import Doing
-from agentcli.batch.cluster.errand import Errand, host, unfit
+from agentcli.batch.carry_out import Activity
+from agentcli.batch.cluster.requirements import Requirements, host, why_unfit
 from agentcli.batch.folders import BatchFolders
 from agentcli.batch.local_workers import LocalWorkers
 from agentcli.batch.task import Order
@@ -23,19 +23,20 @@ _ANSWER_S = 5.0
 
 
 class WorkerLost(Exception):
-    """The process that carried out the task ended. Ray tries again, as when a machine is lost."""
+    """The process that carried out the task ended; Ray tries it again, as if its machine were
+    lost."""
 
 
 class Board:
-    """An actor: what tasks are about now, until that is fetched, and whether they are to stop. When
-    its machine is lost, an empty one takes its place."""
+    """An actor that keeps what tasks are doing until the driver fetches it, and whether they are to
+    stop. If its machine is lost, an empty one takes its place."""
 
     def __init__(self) -> None:
         self._doing: dict[str, dict[str, Any]] = {}
         self._stops = False
 
     def tell(self, task_id: str, doing: dict[str, Any] | None) -> bool:
-        """Whether the task is to stop."""
+        """Take what a task is doing, and return whether it is to stop."""
         if doing is not None:
             self._doing[task_id] = doing
         return self._stops
@@ -48,18 +49,18 @@ class Board:
         self._stops = True
 
 
-def look(given: Errand) -> str:
-    """Why this machine can't carry out tasks; empty if it can."""
-    return unfit(given)
+def look(given: Requirements) -> str:
+    """Return why this machine can't carry out tasks; empty if it can."""
+    return why_unfit(given)
 
 
-def carry_out_here(order: str, given: Errand, board: Any) -> dict[str, Any]:
-    """Do a task, or what is left of it, in a process of our own: `result`, `needs_money` or
-    `store_lost` as a line of its report has them, or `stopped`. Raises WorkerLost."""
-    if why := unfit(given):
+def carry_out_here(order: str, given: Requirements, board: Any) -> dict[str, Any]:
+    """Do a task, or what is left of it, in a worker process. Return `result`, `needs_money` or
+    `store_lost` as the worker reports it, or `stopped`. Raises WorkerLost."""
+    if why := why_unfit(given):
         raise WorkerLost(f"{host()} can't: {why}")
     wanted = Order.model_validate_json(order)
-    news = _News(wanted.task.id, board)
+    news = _BoardClient(wanted.task.id, board)
     if news.stops(wait_s=_ANSWER_S):
         return {"stopped": True}
     workers = _workers(given, wanted)
@@ -85,21 +86,21 @@ def _ended(report: Report) -> dict[str, Any]:
     raise WorkerLost(f"{report.lost} on {host()}")
 
 
-class _News:
-    """To the board and from it. Nothing depends on it but what is shown, and an end in order."""
+class _BoardClient:
+    """Speaks with the board. Only what is shown and an orderly stop depend on it."""
 
     def __init__(self, task_id: str, board: Any) -> None:
         self._task_id = task_id
         self._board = board
-        self._doing: dict[str, Any] | None = asdict(Doing(f"begins on {host()}"))
+        self._doing: dict[str, Any] | None = asdict(Activity(f"begins on {host()}"))
         self._asked: Any = None
         self._asked_at = 0.0
 
-    def tell(self, doing: Doing) -> None:
+    def tell(self, doing: Activity) -> None:
         self._doing = asdict(doing)
 
     def stops(self, wait_s: float = 0) -> bool:
-        """Whether the task is to stop, as far as is known within so many seconds."""
+        """Return whether the task is to stop, as far as is known within so many seconds."""
         if self._asked is None and time.monotonic() - self._asked_at >= _TELL_EVERY_S:
             self._asked_at = time.monotonic()
             self._asked = self._board.tell.remote(self._task_id, self._doing)
@@ -117,10 +118,10 @@ class _News:
 
 
 _kept: dict[str, LocalWorkers] = {}
-"""The process that carries out tasks here, for the next one: starting it takes half a second."""
+"""The worker process, by output folder, kept for the next task: a start takes half a second."""
 
 
-def _workers(given: Errand, order: Order) -> LocalWorkers:
+def _workers(given: Requirements, order: Order) -> LocalWorkers:
     if order.out not in _kept:
         _dismiss()
         log = BatchFolders(Path(order.out)).log_of(host())
@@ -129,6 +130,6 @@ def _workers(given: Errand, order: Order) -> LocalWorkers:
 
 
 def _dismiss() -> None:
-    """What it is at is accounted for and can be gone on with."""
+    """End the worker process; what it does is recorded and can be continued."""
     while _kept:
         _kept.popitem()[1].close()

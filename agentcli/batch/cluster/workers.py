@@ -1,4 +1,4 @@
-"""Workers that are machines of a Ray cluster, as the batch sees them."""
+"""Workers that are machines of a Ray cluster."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from agentcli.batch.cluster.errand import Cluster, environment
+from agentcli.batch.cluster.requirements import Cluster, environment
 from agentcli.batch.local_workers import start_program
 from agentcli.batch.task import Order
 from agentcli.batch.workers import Report, report_of
@@ -24,14 +24,14 @@ from agentcli.interrupts import shield
 _ANSWER_S = 5.0
 _JOIN_LIMIT_S = 60.0
 _LOOK_LIMIT_S = 150.0
-"""For all machines to say whether they are fit, of which the driver gives them 120."""
+"""How long machines have to say whether they are fit; the driver waits 120 s of it."""
 _PAUSE_S = 0.5
 _PATIENCE_S = 40.0
-"""For machines to stop what they are at. Nobody waits for more; what is recorded is whole."""
+"""How long machines have to stop their tasks. What is recorded is whole in any case."""
 
 
 def require_reachable(cluster: Cluster) -> None:
-    """What can be told at once of a cluster that can't be used. Raises ConfigError."""
+    """Raise ConfigError if it can be told at once that the cluster can't be used."""
     if find_spec("ray") is None:
         raise ConfigError("Ray is not installed here", hint="pip install 'agentcli[ray]'")
     if cluster.address == "auto":
@@ -52,7 +52,7 @@ def require_reachable(cluster: Cluster) -> None:
 
 
 class RayWorkers:
-    """Machines of `cluster`, for the batch in the folder `out`. What Ray has to say is in the file
+    """The machines of `cluster`, for the batch in the folder `out`. Ray's messages go to the file
     `log`."""
 
     def __init__(
@@ -63,7 +63,7 @@ class RayWorkers:
         log: Path,
         tell: Callable[[str], None],
     ) -> None:
-        """Joins the cluster, which takes some seconds. Raises ConfigError."""
+        """Join the cluster, which takes some seconds. Raises ConfigError."""
         self._most = cluster.most
         self._places = 0
         self._log = log
@@ -75,7 +75,7 @@ class RayWorkers:
                 f"main({cluster.address!r}, {str(out)!r})",
                 {**environ, **environment(environ), "RAY_USAGE_STATS_ENABLED": "0"},
                 log,
-                # Ray has modules looked for where its program is started.
+                # Ray makes machines look for modules where its program is started.
                 folder="/",
             )
         self._until = time.monotonic() + _JOIN_LIMIT_S
@@ -103,17 +103,17 @@ class RayWorkers:
             self._program.stdin.flush()
 
     def reports(self, seconds: float) -> Sequence[Report]:
-        """Raises SessionError when the cluster is lost."""
+        """Raises SessionError if the cluster is lost."""
         return self._hear(seconds)
 
     def close(self) -> None:
-        """Its stdin ends, and with it what machines are at."""
+        """Close the driver's stdin, which stops what machines do."""
         with shield():
             assert self._program.stdin is not None
             with suppress(OSError):
                 self._program.stdin.close()
             try:
-                # Who is still joining has nothing to account for.
+                # A driver that is still joining has nothing to record.
                 self._program.wait(_PATIENCE_S if self._places else _PAUSE_S)
             except subprocess.TimeoutExpired:
                 self._program.kill()

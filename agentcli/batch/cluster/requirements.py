@@ -1,4 +1,4 @@
-"""What is handed to the machines of a cluster beside the orders: plain data."""
+"""What a machine of a cluster must have in common with the one that starts the batch."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ _PROBE = ".cluster-"
 
 @dataclass(frozen=True)
 class Cluster:
-    """The Ray cluster at `address`, `HOST:PORT` or `auto`; `most`: tasks at once, None: as many as
-    it has CPUs."""
+    """The Ray cluster at `address`, `HOST:PORT` or `auto`. `most` limits the tasks at once; None:
+    as many as it has CPUs."""
 
     address: str
     most: int | None = None
 
 
 @dataclass(frozen=True)
-class Errand:
-    """`environ` goes over that of a machine's own: where sessions are kept and which settings hold.
-    Keys are not in it: a machine has its own. `store` is a digest of what its settings have to say
-    of the store of sessions, `tokens` what `probes` gave."""
+class Requirements:
+    """Sent to each machine as plain data. `environ` is set over the machine's own environment and
+    says where sessions and settings are; it has no keys, as a machine has its own. `store` is a
+    digest of the setting of the sessions' store, and `tokens` comes from `probes`."""
 
     version: str
     environ: Mapping[str, str]
@@ -42,7 +42,7 @@ class Errand:
 
 
 def environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """What goes along of the environment of whoever starts the batch."""
+    """Return the variables that each machine takes over from the one that starts the batch."""
     given = {name: environ[name] for name in _FROM_HERE if environ.get(name)}
     if config := given.get("AGENT_CONFIG"):
         given["AGENT_CONFIG"] = str(Path(config).expanduser().absolute())
@@ -50,20 +50,21 @@ def environment(environ: Mapping[str, str]) -> dict[str, str]:
     return given
 
 
-def errand(environ: Mapping[str, str], tokens: Mapping[str, str]) -> Errand:
+def requirements_here(environ: Mapping[str, str], tokens: Mapping[str, str]) -> Requirements:
     given = environment(environ)
-    return Errand(agentcli.__version__, given, _store({**environ, **given}), tokens)
+    return Requirements(agentcli.__version__, given, _store({**environ, **given}), tokens)
 
 
 def _store(environ: Mapping[str, str]) -> str:
-    # Its URL may have a password, which Ray would show to whoever looks at its tasks.
+    # Its URL may have a password, and Ray shows arguments to whoever looks at its tasks.
     return hashlib.sha256(configured_store(environ, {}).encode()).hexdigest()
 
 
 @contextmanager
 def probes(folders: Sequence[Path]) -> Iterator[Mapping[str, str]]:
-    """A file in each folder, locked while the block lasts, by which a machine can tell whether it
-    sees the same folder, and our locks in it: what is in each, by path. Raises OSError."""
+    """Put a locked file into each folder for the length of the block, by which a machine can tell
+    whether it sees the same folder and the locks in it. Yields the content of each file by its
+    path. Raises OSError."""
     with ExitStack() as undo:
         found = {}
         for folder in folders:
@@ -82,7 +83,7 @@ def probes(folders: Sequence[Path]) -> Iterator[Mapping[str, str]]:
 
 
 def _sweep(folder: Path) -> None:
-    """Probes of processes that were killed, whose locks are gone."""
+    """Remove the probes of killed processes, whose locks are gone."""
     for path in folder.glob(f"{_PROBE}*"):
         with suppress(OSError):
             fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
@@ -93,8 +94,8 @@ def _sweep(folder: Path) -> None:
                 os.close(fd)
 
 
-def unfit(given: Errand) -> str:
-    """Called on a machine: why it can't carry out tasks, in one line; empty if it can."""
+def why_unfit(given: Requirements) -> str:
+    """Return, on a machine, why it can't carry out tasks, in one line; empty if it can."""
     if agentcli.__version__ != given.version:
         return f"it has agent {agentcli.__version__}, and the batch is of {given.version}"
     if _store({**os.environ, **given.environ}) != given.store:
@@ -129,5 +130,5 @@ def _unseen(path: Path, token: str) -> str:
 
 
 def host() -> str:
-    """This machine's name, as a part of a file's name."""
+    """Return this machine's name, fit for a file's name."""
     return "".join(c if c.isalnum() or c in "-." else "_" for c in socket.gethostname())
