@@ -83,7 +83,7 @@ def checked_schema(schema: Any, named: str) -> dict[str, Any]:
     except SchemaError as error:
         where = "/".join(map(str, error.absolute_path))
         raise UsageError(
-            f"{named}: it is no JSON Schema: {where or 'at the top'}: {_short(error.message)}"
+            f"{named}: it is not a JSON Schema: {where or 'at the top'}: {_short(error.message)}"
         ) from error
     except ValueError as error:
         raise UsageError(f"{named}: {error}") from error
@@ -111,7 +111,7 @@ def faults(document: Document, schema: dict[str, Any]) -> list[str]:
     try:
         errors = sorted(validator.iter_errors(document.value), key=_place)
     except (RecursionError, Unresolvable) as error:
-        return [f"it can't be judged: {_short(str(error)) or 'it is nested too deeply'}"]
+        return [f"it can't be checked: {_short(str(error)) or 'it is nested too deeply'}"]
     told = list(dict.fromkeys(map(_told, errors)))
     more = len(told) - _MOST_FAULTS
     return [*told[:_MOST_FAULTS], *([f"… and {more} more"] if more > 0 else [])]
@@ -121,7 +121,7 @@ def _validator_class(schema: dict[str, Any]) -> type[Validator]:
     """Return the validator for the schema's dialect. Raises ValueError for an unknown one."""
     named = schema.get("$schema")
     if named is not None and named not in _DIALECTS:
-        raise ValueError(f"$schema {named!r} is no dialect that is known here; draft 2020-12 is")
+        raise ValueError(f"$schema {named!r} is an unknown dialect; draft 2020-12 is known")
     return validator_for(schema, default=Draft202012Validator)
 
 
@@ -150,7 +150,7 @@ def _look_up(resolver: Any, keyword: str, reference: str) -> None:
         resolver.lookup(reference)
     except Unresolvable as error:
         raise ValueError(
-            f"{keyword} {reference!r} leads to nothing in the file, and nothing is fetched"
+            f"{keyword} {reference!r} is not in the file, and nothing outside it is fetched"
         ) from error
 
 
@@ -173,14 +173,14 @@ def _parsed(text: str) -> Any:
 
 
 def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no number of JSON")
+    raise ValueError(f"{name} is not a valid JSON number")
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         twice = next(name for n, (name, _) in enumerate(pairs) if name in dict(pairs[:n]))
-        raise ValueError(f"{twice!r} is there twice in one object")
+        raise ValueError(f"{twice!r} appears twice in one object")
     return found
 
 
@@ -194,5 +194,5 @@ def _short(text: str) -> str:
 
 
 def _kind(value: Any) -> str:
-    names = {list: "an array", str: "a text", bool: "true or false", type(None): "null"}
+    names = {list: "an array", str: "a string", bool: "a boolean", type(None): "null"}
     return names.get(type(value), "a number")

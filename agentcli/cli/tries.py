@@ -283,6 +283,9 @@ class _Race:
             return replace(self._summary(None), exit_code=same, error=first.error, hint=first.hint)
         why = f" (try {first.number}: {first.error})" if first else ""
         kept = next((each.session_id for each in self._all if each.session_id), "")
+        checks = [each.judged.check for each in self._all if each.judged and each.judged.check]
+        if checks and all(check.is_no_command for check in checks):
+            why = f"; the check can't be run: {checks[0].tail or checks[0].outcome}"
         return replace(
             self._summary(None),
             exit_code=1,

@@ -250,11 +250,12 @@ def test_at_a_limit_there_is_no_answer_that_does_not_fit(agent, serve, schema):
 NO_SCHEMAS = {
     "{": "not JSON",
     "[1]": "a JSON Schema is an object",
-    '{"type": "strin"}': "no JSON Schema: type",
-    '{"a": 1, "a": 2}': "'a' is there twice",
+    '{"type": "strin"}': "not a JSON Schema: type",
+    '{"a": 1, "a": 2}': "'a' appears twice",
     '{"properties": {"x": {"$ref": "https://example.org/x.json"}}}': "nothing is fetched",
     '{"$ref": "#/$defs/x"}': "leads to nothing",
-    '{"$schema": "https://example.org/dialect"}': "no dialect",
+    '{"$schema": "https://example.org/dialect"}': "an unknown dialect",
+    '{"allOf": [{"$ref": "#"}]}': "refers to itself without end",
     "[" * 50_000: "nested too deeply",
     " " * 200_000: "longer than",
 }

@@ -84,6 +84,13 @@ def test_without_one_that_passes_nothing_is_touched(agent, tried):
 
 
 @pytest.mark.campaign
+def test_a_check_that_can_not_be_run_is_told(agent, tried):
+    done = agent(*tried(RIGHT, WRONG, check="./no-such-script"))
+    assert done.returncode == 1
+    assert "the check can't be run: bash: ./no-such-script: No such file" in done.stderr
+
+
+@pytest.mark.campaign
 def test_tries_are_kept_where_sessions_are(agent, tried):
     agent.env["AGENT_STORE"] = f"sqlite:///{agent.home}/sessions.sqlite"
     done = agent(*tried(WRONG, RIGHT))
@@ -224,7 +231,7 @@ def test_a_conversation_is_gone_on_with_in_each(agent, tmp_path):
         (["--tries", "2"], "tries need a check to be judged by"),
         (["--tries", "2", "--check", "no-such-program"], "there is no command 'no-such"),
         (["--tries", "2", "--check", "true", "--set", "agent.checkpoints=false"], "need snapshots"),
-        (["--tries", "2", "--check", "true", "--output-schema", "model"], "no JSON Schema"),
+        (["--tries", "2", "--check", "true", "--output-schema", "model"], "not a JSON Schema"),
     ],
 )
 def test_what_can_not_be_tried(agent, tmp_path, arguments, said):
