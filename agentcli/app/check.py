@@ -10,6 +10,7 @@ from typing import Any
 
 from agentcli.app.sandbox import CHECK_FOLDER
 from agentcli.errors import ConfigError, UsageError
+from agentcli.events.requirements import RequirementObservation
 from agentcli.files.output_folder import OutputFolder
 from agentcli.files.private import remove_tree
 from agentcli.interrupts import shield
@@ -45,6 +46,17 @@ class CheckResult:
     def as_dict(self) -> dict[str, Any]:
         """Return the result for programs."""
         return {**asdict(self), "passed": self.passed}
+
+    def as_event(self) -> RequirementObservation:
+        """Return the event that records the result."""
+        return RequirementObservation(
+            requirement="check",
+            met=self.passed,
+            content=self.tail,
+            command=self.command,
+            exit_code=self.exit_code,
+            duration_s=round(self.duration_s, 3),
+        )
 
     @property
     def outcome(self) -> str:

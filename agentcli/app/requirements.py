@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from agentcli.agent.ending import Ending
 from agentcli.agent.replies import last_answer
@@ -17,7 +17,7 @@ from agentcli.checkpoints.checkpointer import Checkpointer
 from agentcli.errors import AgentError, ConfigError, UsageError
 from agentcli.events import Event, Source
 from agentcli.events.actions import MessageAction
-from agentcli.events.live import newest_first
+from agentcli.events.live import newest, newest_first
 from agentcli.events.progress import Status
 from agentcli.events.requirements import RequirementObservation
 from agentcli.evidence.values import Evidence
@@ -28,7 +28,6 @@ from agentcli.settings import RunSettings
 if TYPE_CHECKING:
     from agentcli.app.check import CheckResult
 
-_Name = Literal["tests", "check", "answer"]
 RunCheck = Callable[[str, Callable[[str], None]], "CheckResult"]
 """Runs a command in the workspace, contained like those of the session."""
 _REMINDERS = 1
@@ -74,7 +73,7 @@ class SessionRequirements:
             if isinstance(result := self._checked(session, check), AgentError):
                 told = (result.message, result.exit_code, result.hint)
                 return Ending(AgentState.ERROR, "check_failed", *told)
-            _record(session, "check", result.passed, result)
+            session.emit(result.as_event())
             if not result.passed:
                 return self._again(session, check, required["retries"])
         if required["tests"] and (missing := _missing_in(session.events)):
@@ -101,9 +100,8 @@ class SessionRequirements:
     def _again(self, session: Session, command: str, retries: int) -> Ending | None:
         """After a failed check: end the turn, or tell the model to go on."""
         times = session.state.unmet["check"]
-        failed = next(
-            e for e in newest_first(session.events) if isinstance(e, RequirementObservation)
-        )
+        failed = newest(session.events, RequirementObservation)
+        assert failed is not None
         how = f"exited with {failed.exit_code}"
         if failed.exit_code is None:
             how = f"was stopped after {failed.duration_s:.0f} s"
@@ -161,7 +159,7 @@ def _missing(evidence: Evidence) -> str:
 
 
 def _without_evidence(session: Session, missing: str) -> Ending | None:
-    _record(session, "tests", met=False, content=missing)
+    session.emit(RequirementObservation(requirement="tests", met=False, content=missing))
     if session.state.unmet["tests"] > _REMINDERS:
         return Ending(
             AgentState.FINISHED,
@@ -184,7 +182,8 @@ def _with_answer(session: Session, schema: dict[str, object], ending: Ending) ->
 
     document = document_in(last_answer(session.events))
     found = faults(document, schema)
-    _record(session, "answer", met=not found, content="\n".join(found))
+    told = "\n".join(found)
+    session.emit(RequirementObservation(requirement="answer", met=not found, content=told))
     if not found:
         return replace(ending, answer=document.text)
     if session.state.unmet["answer"] > _REMINDERS:
@@ -209,29 +208,6 @@ def _few(found: Sequence[str]) -> list[str]:
     """Return the first few; all of them are in the record."""
     more = len(found) - _MOST_TOLD
     return [*found[:_MOST_TOLD], *([f"{more} more"] if more > 0 else [])]
-
-
-def _record(
-    session: Session,
-    name: _Name,
-    met: bool,
-    result: CheckResult | None = None,
-    *,
-    content: str = "",
-) -> None:
-    if result is None:
-        session.emit(RequirementObservation(requirement=name, met=met, content=content))
-        return
-    session.emit(
-        RequirementObservation(
-            requirement=name,
-            met=met,
-            content=result.tail,
-            command=result.command,
-            exit_code=result.exit_code,
-            duration_s=round(result.duration_s, 3),
-        )
-    )
 
 
 def _tell(session: Session, text: str) -> None:

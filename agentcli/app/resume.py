@@ -194,7 +194,7 @@ def last_exports(
         notes.append(f"secret values are not stored; not restored: {names}")
     if others := exports.withheld(layer, own):
         notes.append(
-            f"not restored, as commands in a sandbox set them and this is less of one: "
-            f"{', '.join(others)}; set in the command itself what it needs of them"
+            f"not restored, because they were set in a stricter sandbox: {', '.join(others)}; "
+            "set them in the command if it needs them"
         )
     return exports, notes

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from agentcli.app.scratch import moved, scratch_place
 from agentcli.checkpoints.checkpointer import checkpoints_of
 from agentcli.checkpoints.snapshots import Checkpoints
 from agentcli.errors import SessionError
@@ -22,7 +23,6 @@ from agentcli.sessions.history import all_snapshots, former_workspace, idle_snap
 from agentcli.sessions.manage.staging import Scratch, scratch
 from agentcli.sessions.session import SessionRecord
 from agentcli.sessions.state import FOREIGN_PREFIX
-from agentcli.system.homes import cache_home
 
 
 @dataclass(frozen=True)
@@ -72,10 +72,10 @@ def stage_of_session(
         raise SessionError(
             f"session {record.folder.name} has no checkpoint, and the folder that it worked in is "
             f"not here: {then}",
-            hint="what it began with is not known; a recording has it: agent run --record FILE",
+            hint="its initial files are unknown; record them next time: agent run --record FILE",
         )
     theirs = checkpoints_of(record.folder, then)
-    with scratch(home, cache_home(environ) / "scratch") as made:
+    with scratch(home, scratch_place(environ)) as made:
         theirs.copy_to(made.own / "checkpoints", [*all_snapshots(events), *filter(None, [start])])
         kept = checkpoints_of(made.own, then)
         idle = idle_snapshots(events)
@@ -85,7 +85,7 @@ def stage_of_session(
             idle = None if idle is None else [*idle, start]
         top = made.files / theirs.root.name
         notes += kept.write_out(start, top, idle=idle, lend=True)
-        workspace = top / os.path.relpath(os.path.realpath(then), theirs.root)
+        workspace = moved(Path(then), theirs.root, top)
         yield Stage(
             session_id=record.folder.name,
             events=events,
@@ -110,7 +110,7 @@ def stage_of_recording(
     """Yield a stage for a recording, like `stage_of_session`. Raises SessionError if the files
     can't be written."""
     header = recording.header
-    with scratch(home, cache_home(environ) / "scratch") as made:
+    with scratch(home, scratch_place(environ)) as made:
         top = made.files / (Path(header.root).name or "workspace")
         workspace = header.workspace_in(top)
         try:
@@ -177,8 +177,8 @@ def _of_one_workspace(events: Sequence[Event]) -> tuple[list[Event], list[str]]:
         if not isinstance(event, SessionStartedObservation):
             continue
         if place not in (None, event.workspace) and event.forked_from is None:
-            note = f"it went on in {event.workspace} at event {event.id}: looked at up to there"
-            return list(events[: event.id]), [note]
+            moved_to = f"the session moved to {event.workspace} at event {event.id}"
+            return list(events[: event.id]), [f"{moved_to}; only the events before that are used"]
         place = event.workspace
     return list(events), []
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,9 +25,8 @@ from agentcli.checkpoints.snapshots import Change
 from agentcli.errors import ConfigError, SessionError, UsageError
 from agentcli.events import Event, Source
 from agentcli.events.actions import MessageAction, RenameAction
-from agentcli.events.live import newest_first
+from agentcli.events.live import newest
 from agentcli.events.observations import CheckpointObservation, SessionStartedObservation
-from agentcli.events.requirements import RequirementObservation
 from agentcli.files.names import display_path, is_generated
 from agentcli.sessions.history import all_snapshots, cut_at, idle_snapshots
 from agentcli.sessions.manage.copying import copy_events
@@ -189,7 +188,7 @@ class Tries:
             ]
             if judged.check is not None:
                 # The result also holds for the files as they are now.
-                done.append(_checked(judged.check))
+                done.append(judged.check.as_event())
             session.emit_group(done)
             if name is not None:
                 session.emit(RenameAction(name=name, source=Source.USER))
@@ -242,7 +241,7 @@ def judge(
             result = checked_copy(builder, made, command, limit_s)
         check = replace(result, tail=redact(result.tail))
         with Session.open(folder) as session:
-            session.emit(_checked(check))
+            session.emit(check.as_event())
     changes = [
         change
         for change in store.changes(base, tree)
@@ -280,17 +279,6 @@ def _first_tree(events: Sequence[Event], workspace: str) -> str | None:
     return None
 
 
-def _checked(check: CheckResult) -> RequirementObservation:
-    return RequirementObservation(
-        requirement="check",
-        met=check.passed,
-        content=check.tail,
-        command=check.command,
-        exit_code=check.exit_code,
-        duration_s=check.duration_s,
-    )
-
-
 def _checkpoint(tree: str, *, at_end: bool = False) -> CheckpointObservation:
     return CheckpointObservation(tree=tree, moment="turn_end" if at_end else "before_step")
 
@@ -299,8 +287,8 @@ def _moved_to(
     session: Session, workspace: Path, budget_usd: float | None
 ) -> SessionStartedObservation:
     """Return the start of a process like the session's last one, but in `workspace`."""
-    starts: Iterable[Event] = newest_first(session.events)
-    last = next(event for event in starts if isinstance(event, SessionStartedObservation))
+    last = newest(session.events, SessionStartedObservation)
+    assert last is not None
     here = {"workspace": str(workspace), "pid": os.getpid(), "host": socket.gethostname()}
     now = {"writable": None, "resumed": True, "forked_from": None, "max_budget_usd": budget_usd}
     return last.model_copy(update={**here, **now})
