@@ -120,10 +120,10 @@ class _Recorder:
             self._note(f"{path} is not in the recording: no snapshot has it")
             return False
         if is_generated(file.path):
-            self._note(f"{_generated_in(path)} is not in the recording: tools fill it")
+            self._note(f"{_generated_in(path)} is not in the recording: tools generate it")
             return False
         if not self._containment.scope.may_read(real):
-            self._note(f"{path} is not in the recording: it is kept from the agent")
+            self._note(f"{path} is not in the recording: the agent may not read it")
             return False
         return True
 
@@ -137,7 +137,7 @@ class _Recorder:
         self._left -= len(file.data)
         if self._left < 0:
             raise SessionError(
-                f"its files are more than a recording holds: {size_text(_MOST_BYTES)}",
+                f"its files are larger than a recording may be: {size_text(_MOST_BYTES)}",
                 hint="record a task in a smaller folder",
             )
         text = file.data.decode(errors="surrogateescape")
@@ -159,10 +159,10 @@ class _Recorder:
         shown = folder.relative_to(self._stage.top)
         size = sum(file.lstat().st_size for file in folder.rglob("*") if file.is_file())
         if size > _GIT_BYTES:
-            self._note(f"{shown} is not in the recording: it has {size_text(size)}")
+            self._note(f"{shown} is not in the recording: it is too large, {size_text(size)}")
             return False
         if self._has_secrets(folder):
-            self._note(f"{shown} is not in the recording: there are secrets in it, or may be")
+            self._note(f"{shown} is not in the recording: it has secrets in it, or may have")
             return False
         return True
 

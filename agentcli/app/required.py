@@ -79,7 +79,7 @@ def require_command(check: str, environ: Mapping[str, str]) -> None:
     """Raise UsageError if bash can't parse the check, or it begins with a program that does not
     exist. A program given by path may still be created."""
     if fault := _syntax_fault(check):
-        raise UsageError(f"--check: bash can't read it: {fault}")
+        raise UsageError(f"--check: bash can't parse it: {fault}")
     from agentcli.security.commands.shell_parse import parse_script
 
     first = next(iter(parse_script(check).commands), None)

@@ -112,7 +112,7 @@ class SessionRequirements:
                 "check_failed",
                 f"the check `{command}` {how}{often}",
                 exit_code=1,
-                hint=f"its output: agent sessions show {session.id} --event {failed.id}",
+                hint=f"to see its output: agent sessions show {session.id} --event {failed.id}",
             )
         left = f"{retries - times + 1} more"
         _tell(
@@ -166,7 +166,7 @@ def _without_evidence(session: Session, missing: str) -> Ending | None:
             "no_evidence",
             f"there is no evidence that tests pass: {missing}",
             exit_code=1,
-            hint=f"what there is: agent sessions show {session.id}",
+            hint=f"to see what was run: agent sessions show {session.id}",
         )
     _tell(
         session,
@@ -192,7 +192,7 @@ def _with_answer(session: Session, schema: dict[str, object], ending: Ending) ->
             "answer_invalid",
             f"the answer does not fit the schema: {'; '.join(_few(found))}",
             exit_code=_NO_FIT,
-            hint=f"what it was: agent sessions show {session.id}",
+            hint=f"to see the answer: agent sessions show {session.id}",
             answer="",
         )
     faults_listed = "\n".join(f"- {fault}" for fault in found)

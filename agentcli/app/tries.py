@@ -134,7 +134,7 @@ class Tries:
         session = self._branch(workspace, top) if self._original else None
         if checkpoints_of(folder, str(workspace)).root != top:
             raise UsageError(
-                f"{builder.workspace} lies in a repository that is elsewhere, so that tries can't "
+                f"{builder.workspace} belongs to a repository that is elsewhere, so tries can't "
                 "work in copies of it",
                 hint=f"start at its top: -C {root}",
             )
@@ -205,7 +205,7 @@ def tries_of(
     if original is not None:
         original.require_whole()
         if (before := original.state.workspace) != str(builder.workspace):
-            raise UsageError(f"tries of {original.folder.name} begin where it worked: {before}")
+            raise UsageError(f"tries of {original.folder.name} must start where it worked: {before}")
     with scratch(builder.home, scratch_place(builder.environ)) as made:
         tries = Tries(builder, original, made.own)
         copies = []

@@ -175,7 +175,7 @@ def test_a_check_that_is_no_command_stops_before_anything_starts(agent, serve):
     assert agent("run", "--check", " ", "x").returncode == 2
     unclosed = agent("run", "--check", "echo 'x", "x")
     assert (unclosed.returncode, agent.sessions) == (2, [])
-    assert "bash can't read it: line 1" in unclosed.stderr
+    assert "bash can't parse it: line 1" in unclosed.stderr
     agent.env["A_TOKEN"] = "s3cret-0123456789abcdef"
     secret = agent("run", "--check", "echo s3cret-0123456789abcdef", "x")
     assert (secret.returncode, agent.sessions) == (2, [])
