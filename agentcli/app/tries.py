@@ -205,7 +205,7 @@ def tries_of(
     if original is not None:
         original.require_whole()
         if (before := original.state.workspace) != str(builder.workspace):
-            raise UsageError(f"tries of {original.folder.name} must start where it worked: {before}")
+            raise UsageError(f"tries of {original.folder.name} must start in {before}")
     with scratch(builder.home, scratch_place(builder.environ)) as made:
         tries = Tries(builder, original, made.own)
         copies = []
