@@ -53,7 +53,7 @@ class ObjectFiles:
             facts = os.lstat(self._place.absolute(path))
         except OSError:
             return
-        version = (facts.st_ino, facts.st_mtime_ns, facts.st_ctime_ns)
+        version = _version(facts)
         known = self._listings.get(path)
         if known is None or thorough or not known.is_settled or known.version != version:
             files = dict(self._files(path))
@@ -98,11 +98,14 @@ class _Listing(NamedTuple):
 
 
 def _listing(path: bytes, facts: os.stat_result, files: dict[bytes, os.stat_result]) -> _Listing:
-    version = (facts.st_ino, facts.st_mtime_ns, facts.st_ctime_ns)
     settled = time.time_ns() - _SETTLED_NS > facts.st_ctime_ns
     records = [record_of(path + b"/" + name, file) for name, file in sorted(files.items())]
     found = b"\0".join([record_of(path, facts), *records])
-    return _Listing(version, settled, len(files), _digest(files), found)
+    return _Listing(_version(facts), settled, len(files), _digest(files), found)
+
+
+def _version(facts: os.stat_result) -> tuple[int, int, int]:
+    return facts.st_ino, facts.st_mtime_ns, facts.st_ctime_ns
 
 
 def _digest(files: dict[bytes, os.stat_result]) -> int:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import IO, BinaryIO
 
 from agentcli.checkpoints.paths import LOOSE
+from agentcli.files.private import link_open_file
 
 MOST_COPIED = 256_000_000
 """Most bytes of packs that a session copies where the file system can't share blocks. Further packs
@@ -174,9 +175,7 @@ def _link(file: BinaryIO, target: Path) -> bool:
     """Make a hard link to the very file that is open, wherever its first name leads by now."""
     folder = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        # With a folder given, CPython calls linkat, the only call that follows this link.
-        place = f"/proc/self/fd/{file.fileno()}"
-        os.link(place, target.name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=True)
+        link_open_file(file.fileno(), target.name, folder)
     except OSError:
         return False
     finally:

@@ -18,7 +18,7 @@ from agentcli.checkpoints.object_store import ObjectStore
 from agentcli.checkpoints.pack_store import PackStore, copy_bytes, share
 from agentcli.checkpoints.store_git import CheckpointError
 from agentcli.checkpoints.trees import Difference, Entry
-from agentcli.files.private import read_regular
+from agentcli.files.private import link_open_file, read_regular
 from agentcli.files.rooted_folder import RootedFolder
 
 _TEMPORARY = b".agent-restore"
@@ -148,9 +148,7 @@ class _Writer(RootedFolder):
         """Give the open file `source` this name too."""
         folder, name = self.place(path)
         temporary = self._free_name(folder)
-        # With a folder given, CPython calls linkat, the only call that follows this link.
-        descriptor = f"/proc/self/fd/{source.fileno()}".encode()
-        os.link(descriptor, temporary, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=True)
+        link_open_file(source.fileno(), temporary, folder)
         os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
         # If both were names of the same file, the renaming did nothing.
         with contextlib.suppress(FileNotFoundError):

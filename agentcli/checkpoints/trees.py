@@ -180,17 +180,6 @@ class Trees:
                 yield Difference(path, was, now)
             yield from self.compare(_oid_of_folder(was), _oid_of_folder(now), path + b"/")
 
-    def files(self, root: bytes, path: bytes = b"") -> Iterator[tuple[bytes, Entry]]:
-        """Yield everything in a folder and those below it, except the folders themselves."""
-        for key, entry in self.folder(root).items():
-            if key == LEFT_OUT:
-                continue
-            inner = path + b"/" + _unescape(key) if path else _unescape(key)
-            if entry.is_folder:
-                yield from self.files(entry.oid, inner)
-            else:
-                yield inner, entry
-
     def reachable(self, roots: Iterable[bytes]) -> tuple[set[bytes], set[bytes]]:
         """Return the ids of these trees and of all that is in them, and the names of kept files."""
         found: set[bytes] = set()

@@ -18,6 +18,7 @@ from typing import Any, Self
 from agentcli.errors import SessionError
 from agentcli.events.json_text import compact_json
 from agentcli.files.private import (
+    link_open_file,
     read_private,
     remove_tree,
     replace_atomically,
@@ -37,7 +38,6 @@ RESERVE_BYTES = 128 * 1024
 _MOST_EVENTS = 10**9
 _PLACE = "store"
 _LONGEST_PLACE = 2_000
-_PROC_FD = Path("/proc/self/fd")
 
 log = logging.getLogger(__name__)
 
@@ -209,15 +209,8 @@ class FileStore(Store):
             return False
         try:
             self._write_synced(fd, body)
-            # With a source folder given, CPython calls linkat, the only call that follows this
-            # link.
-            os.link(
-                str(_PROC_FD / str(fd)),
-                name,
-                src_dir_fd=self._folder_fd,
-                dst_dir_fd=self._folder_fd,
-                follow_symlinks=True,
-            )
+            assert self._folder_fd is not None, "open() comes first"
+            link_open_file(fd, name, self._folder_fd)
         finally:
             os.close(fd)
         return True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -10,6 +10,9 @@ from agentcli.events.progress import ReasoningDelta, TextDelta, ToolOutput
 
 _PASSED_ON = 8
 """Characters already passed on that the redactor sees again, to recognise a secret after them."""
+
+Redact = Callable[[Any], Any]
+"""Masks secrets in JSON data at any depth."""
 
 Piece = TextDelta | ReasoningDelta | ToolOutput
 

@@ -20,7 +20,7 @@ from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolRe
 from agentcli.tools.read import numbered, shortened, split_lines
 from agentcli.tools.write import diff, introduced_error
 
-MAX_UNDO_BYTES = 256_000
+_MAX_UNDO_BYTES = 256_000
 _CONTEXT_LINES = 2
 _SHOWN_PLACES = 4
 _SHOWN_LINES = 12
@@ -57,15 +57,23 @@ def run(args: Edit, ctx: ToolContext) -> ToolResult:
         text, places = _insert(args, file.text)
     else:
         text, places = _replace(args, shown, file.text)
-    before = file.original
-    kept = before if len(before.encode(errors="surrogatepass")) <= MAX_UNDO_BYTES else None
-    digest = ctx.files.write(path, text, file)
-    ctx.files.edited(path, kept, digest)
+    data = save_edit(ctx, path, file, text)
     answer = [f"Edited {shown}:", *_changed_lines(text, places)]
     if problem := introduced_error(shown, file.text, text):
         answer.append(problem)
-    data = {"path": shown, "digest": digest, "diff": diff(shown, file.text, text)}
-    return ToolResult("\n".join(answer), data={**data, "old_content": kept})
+    return ToolResult("\n".join(answer), data=data)
+
+
+def save_edit(ctx: ToolContext, path: Path, file: TextFile, text: str) -> dict[str, Any]:
+    """Write `text` in place of that of `file`, which is kept for undo unless it is too long. Return
+    the data of the result."""
+    old = file.original
+    kept = old if len(old.encode(errors="surrogatepass")) <= _MAX_UNDO_BYTES else None
+    digest = ctx.files.write(path, text, file)
+    ctx.files.edited(path, kept, digest)
+    shown = ctx.files.show(path)
+    change = diff(shown, file.text, text)
+    return {"path": shown, "digest": digest, "diff": change, "old_content": kept}
 
 
 # --- the three ways to change a file ------------------------------------------------------------

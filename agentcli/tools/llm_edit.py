@@ -11,9 +11,9 @@ from agentcli.events.actions import FileEditAction
 from agentcli.events.observations import FileEditObservation
 from agentcli.files.walking import existing
 from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolResult
-from agentcli.tools.edit import MAX_UNDO_BYTES
+from agentcli.tools.edit import save_edit
 from agentcli.tools.read import split_lines
-from agentcli.tools.write import diff, introduced_error
+from agentcli.tools.write import introduced_error
 
 _MOST_LINES = 600
 _MOST_CHARS = 60_000
@@ -66,16 +66,11 @@ def run(args: LLMEdit, ctx: ToolContext) -> ToolResult:
     text = "\n".join([*before, *split_lines(f"{merged}\n"), *after]) + ending
     if text == file.text:
         raise ToolError("The sketch changes nothing.", error_id="no_change")
-    old = file.original
-    kept = old if len(old.encode(errors="surrogatepass")) <= MAX_UNDO_BYTES else None
-    digest = ctx.files.write(path, text, file)
-    ctx.files.edited(path, kept, digest)
-    change = diff(shown, file.text, text)
-    answer = [f"Edited {shown} as follows; check it:", _shortened(change)]
+    data = save_edit(ctx, path, file, text)
+    answer = [f"Edited {shown} as follows; check it:", _shortened(data["diff"])]
     if problem := introduced_error(shown, file.text, text):
         answer.append(problem)
-    facts = {"path": shown, "digest": digest, "diff": change, "old_content": kept}
-    return ToolResult("\n".join(answer), data=facts)
+    return ToolResult("\n".join(answer), data=data)
 
 
 def _check_range(args: LLMEdit, total: int) -> None:

@@ -203,7 +203,7 @@ def test_a_store_within_the_workspace_is_no_part_of_it(work):
 @pytest.mark.parametrize("place", ["/", "~"])
 def test_what_is_no_project_has_no_checkpoints(store, place, tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
-    with pytest.raises(CheckpointError, match="no project"):
+    with pytest.raises(CheckpointError, match="not a project"):
         Checkpoints(Path(place).expanduser(), store).take()
     assert not store.exists()
 

@@ -76,7 +76,7 @@ def test_without_a_price_nothing_is_sent_and_nothing_recorded(agent, serve):
     agent.use(server, "openai-chat/unheard-of")
     done = agent("run", "x", "--max-budget-usd", "5")
     assert done.returncode == 3
-    assert "the price of openai-chat/unheard-of is not known" in done.stderr
+    assert "the price of openai-chat/unheard-of is unknown" in done.stderr
     assert '[prices."openai-chat/unheard-of"]' in done.stderr
     assert server.requests == []
     assert agent.sessions == []

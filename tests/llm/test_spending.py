@@ -83,7 +83,7 @@ def test_what_does_not_fit_is_not_sent_and_says_what_it_could_have_cost():
 
 
 def test_a_limit_for_a_model_without_a_price_is_a_mistake_of_the_settings():
-    with pytest.raises(ConfigError, match="price of lab/unpriced is not known") as raised:
+    with pytest.raises(ConfigError, match="price of lab/unpriced is unknown") as raised:
         within(asked(), "lab/unpriced", 100, priced(), 5.0)
     assert '[prices."lab/unpriced"]' in raised.value.hint
     require_price(priced(), SONNET)

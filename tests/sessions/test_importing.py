@@ -164,7 +164,7 @@ def test_what_it_allowed_or_prepared_has_no_force_here(tmp_path):
     )
     assert original.state.grants
     imported = import_session(tmp_path / "here", original.folder, lambda data: data)
-    assert any("allowed" in note for note in imported.notes)
+    assert any("permissions" in note for note in imported.notes)
     events = read_session(imported.folder).events
     assert len(events) == len(original.events)
     assert events[2].grant is None

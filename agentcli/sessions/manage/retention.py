@@ -12,14 +12,12 @@ from pathlib import Path
 
 from agentcli.errors import SessionError, UsageError
 from agentcli.sessions.library import store_of
-from agentcli.sessions.manage.staging import remove_tree, set_aside
+from agentcli.sessions.manage.staging import BEING_CREATED_S, force_rmtree, set_aside
 from agentcli.sessions.search.finder import SessionTree, session_states
 from agentcli.sessions.state import State
 
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _BLOCK_BYTES = 512
-_BEING_MADE_S = 60
-"""A folder this young that has no lock may belong to a session just being created."""
 
 
 @dataclass(frozen=True)
@@ -94,9 +92,9 @@ def use_of(folder: Path) -> str:
     if store.exists():
         return ""
     with suppress(OSError):
-        is_young = time.time() - folder.lstat().st_mtime < _BEING_MADE_S
+        is_young = time.time() - folder.lstat().st_mtime < BEING_CREATED_S
         if is_young and not os.path.lexists(folder / "session.lock"):
-            return "just being made"
+            return "just being created"
     return ""
 
 
@@ -117,6 +115,6 @@ def remove(home: Path, folder: Path) -> None:
         with store.lock():
             doomed = set_aside(home, folder)
             store.remove()
-            remove_tree(doomed)
+            force_rmtree(doomed)
     except OSError as error:
         raise SessionError(f"session {folder.name} can't be removed: {error}") from error

@@ -17,8 +17,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from agentcli.errors import AgentError, SessionError
-from agentcli.files.private import dump_json
-from agentcli.files.private import remove_tree as remove_whatever
+from agentcli.files.private import dump_json, remove_tree
 from agentcli.interrupts import shield
 from agentcli.sessions.file_library import SESSIONS
 from agentcli.sessions.library import library_of, store_of
@@ -31,7 +30,8 @@ _UNLOCKED = "new-"
 """Name prefix of folders that are not locked yet."""
 _DOOMED = "gone-"
 """Name prefix of removed sessions."""
-_BEING_MADE_S = 60
+BEING_CREATED_S = 60
+"""A folder this young that has no lock may belong to a session that is just being created."""
 _DRAFT = "draft.json"
 _SCRATCH = "scratch"
 
@@ -55,7 +55,7 @@ def _staged(home: Path, name: str) -> Iterator[tuple[Path, ExitStack]]:
     unlocked.mkdir(mode=0o700)
     with SessionLock(unlocked), ExitStack() as undo:
         unlocked.rename(folder)
-        undo.callback(remove_tree, folder)
+        undo.callback(force_rmtree, folder)
         yield folder, undo
 
 
@@ -111,7 +111,7 @@ def drafting(staged: Path, target: Path) -> Iterator[Path]:
         target.parent.mkdir(parents=True, exist_ok=True)
         dump_json(staged / _DRAFT, asdict(draft))
         with ExitStack() as undo:
-            undo.callback(remove_tree, Path(draft.folder))
+            undo.callback(force_rmtree, Path(draft.folder))
             yield Path(draft.folder)
             dump_json(staged / _DRAFT, asdict(replace(draft, whole=True)))
             _put_in_place(draft)
@@ -141,7 +141,7 @@ def set_aside(home: Path, folder: Path) -> Path:
     return doomed
 
 
-def remove_tree(folder: Path) -> None:
+def force_rmtree(folder: Path) -> None:
     """Remove a tree, including folders whose permissions forbid it. Raises OSError."""
     try:
         shutil.rmtree(folder)
@@ -160,9 +160,9 @@ def _remove_used(folder: Path) -> None:
     """Remove whatever commands have created there, as far as possible."""
     with shield():
         try:
-            remove_tree(folder)
+            force_rmtree(folder)
         except (OSError, RecursionError):
-            remove_whatever(folder)
+            remove_tree(folder)
 
 
 def _new_place(home: Path, name: str) -> Path:
@@ -175,7 +175,7 @@ def _is_ours(entry: Path) -> bool:
     if entry.is_symlink() or not entry.is_dir():
         return False
     if entry.name.startswith(_UNLOCKED):
-        return time.time() - entry.lstat().st_mtime > _BEING_MADE_S
+        return time.time() - entry.lstat().st_mtime > BEING_CREATED_S
     return _NAME.fullmatch(entry.name) is not None
 
 
@@ -185,14 +185,14 @@ def _swept(home: Path, entry: Path) -> Iterator[str]:
     if draft is None and named is not None and _is_adopted(home, entry, named[1]):
         library_of(home).adopt(entry, named[1])
     elif draft is None or named is None:
-        remove_tree(entry)
+        force_rmtree(entry)
     elif draft.whole and _can_be_put_in_place(draft):
         _put_in_place(draft)
         library_of(home).adopt(entry, named[1])
         yield f"finished the copy {named[1]}, which had been interrupted; its files: {draft.target}"
     else:
-        remove_tree(Path(draft.folder))
-        remove_tree(entry)
+        force_rmtree(Path(draft.folder))
+        force_rmtree(entry)
         yield f"removed the unfinished copy {draft.target}, which had been interrupted"
 
 

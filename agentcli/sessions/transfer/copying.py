@@ -6,11 +6,10 @@ Their folders, with everything kept in files anyway, stay where they are.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +19,9 @@ from agentcli.events.json_text import compact_json
 from agentcli.sessions.file_library import SESSIONS
 from agentcli.sessions.manage.copying import write_events
 from agentcli.sessions.manage.staging import staging
+from agentcli.sessions.pages import PAGE
 from agentcli.sessions.state import State, fold
 from agentcli.sessions.store import Library, Store, StoredLog
-
-_BATCH = 100
 
 
 @dataclass(frozen=True)
@@ -80,16 +78,11 @@ def _sound(store: Store) -> StoredLog:
 def _append(store: Store, known: StoredLog, records: Sequence[dict[str, Any]]) -> None:
     state = fold(map(event_from_dict, known.records))
     with closing(store.open(known)):
-        for batch in _batches(records):
+        for start in range(0, len(records), PAGE):
+            batch = records[start : start + PAGE]
             state = fold(map(event_from_dict, batch), state)
             store.append([(record["id"], compact_json(record)) for record in batch], state)
         store.save_state(state)
-
-
-def _batches(records: Sequence[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
-    left = iter(records)
-    while batch := list(islice(left, _BATCH)):
-        yield batch
 
 
 def _keep_time(events: Path, records: Sequence[dict[str, Any]]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
@@ -22,8 +22,10 @@ from agentcli.events.json_text import compact_json
 from agentcli.sessions.file_store import FileStore
 from agentcli.sessions.manage.naming import checked_name, named
 from agentcli.sessions.manage.staging import staging
+from agentcli.sessions.pages import PAGE
 from agentcli.sessions.search.finder import new_folder
 from agentcli.sessions.state import FOREIGN_PREFIX, State, apply, save_state
+from agentcli.sessions.stream_redactor import Redact
 from agentcli.sessions.transfer.import_archives import read_archive
 from agentcli.sessions.transfer.import_sources import (
     EVENT_BYTES,
@@ -37,12 +39,9 @@ from agentcli.sessions.transfer.import_sources import (
     opened,
 )
 
-_BATCH = 100
 _DEEPEST = 100
 _LARGEST_INTEGER = 2**63
 _LARGEST_METRIC = 1e12
-
-Redactor = Callable[[Any], Any]
 
 
 @dataclass(frozen=True)
@@ -66,7 +65,7 @@ def _source(path: Path) -> Source:
     return ExportedFile(path)
 
 
-def import_session(home: Path, path: Path, redact: Redactor) -> Imported:
+def import_session(home: Path, path: Path, redact: Redact) -> Imported:
     """Import the session at `path` (a folder, a tar or zip archive of one, an exported file) as a
     new one under `home`, with its secrets masked by `redact`.
 
@@ -203,7 +202,7 @@ def _asks(record: dict[str, Any]) -> bool:
 def _checked(
     given: Iterator[bytes | dict[str, Any]],
     neutral: _Neutraliser,
-    redact: Redactor,
+    redact: Redact,
     budget: _Budget,
 ) -> Iterator[tuple[Event, bytes]]:
     """Yield each event with its stored form. Raises SessionError at the first invalid one."""
@@ -225,7 +224,7 @@ def _checked(
         yield event, body
 
 
-def _sound_event(event_id: int, record: Any, neutral: _Neutraliser, redact: Redactor) -> Event:
+def _sound_event(event_id: int, record: Any, neutral: _Neutraliser, redact: Redact) -> Event:
     if not isinstance(record, dict):
         raise ValueError("not an event")
     require_plain(record)
@@ -271,7 +270,7 @@ def _write_events(folder: Path, events: Iterator[tuple[Event, bytes]]) -> int:
 
     stored = counted()
     with closing(FileStore(folder, durable=False).open()) as store:
-        while batch := list(islice(stored, _BATCH)):
+        while batch := list(islice(stored, PAGE)):
             store.append(batch)
     os.sync()
     count = state.end_id + 1
@@ -281,7 +280,7 @@ def _write_events(folder: Path, events: Iterator[tuple[Event, bytes]]) -> int:
     return count
 
 
-def _write_output(path: Path, data: bytes, redact: Redactor) -> None:
+def _write_output(path: Path, data: bytes, redact: Redact) -> None:
     text = redact(data.decode(errors="surrogateescape"))
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         file.write(text.encode(errors="surrogateescape"))

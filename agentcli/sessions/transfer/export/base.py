@@ -11,11 +11,9 @@ from agentcli.errors import AgentError
 from agentcli.events import event_to_dict
 from agentcli.messages import Usage
 from agentcli.sessions.session import SessionRecord, read_session
+from agentcli.sessions.stream_redactor import Redact
 
 FORMAT_VERSION = 1
-
-Redactor = Callable[[Any], Any]
-"""Masks secrets in JSON data at any depth."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +32,7 @@ Exporter = Callable[[Trajectory], Iterator[str]]
 """Yields the text of an export piece by piece."""
 
 
-def trajectory_of(record: SessionRecord, redact: Redactor) -> Trajectory:
+def trajectory_of(record: SessionRecord, redact: Redact) -> Trajectory:
     """Return the session in `record`, all of it passed through `redact`."""
     state = record.state
     header = {
@@ -57,7 +55,7 @@ def trajectory_of(record: SessionRecord, redact: Redactor) -> Trajectory:
     )
 
 
-def _children(record: SessionRecord, redact: Redactor) -> Iterator[tuple[str, Trajectory]]:
+def _children(record: SessionRecord, redact: Redact) -> Iterator[tuple[str, Trajectory]]:
     """Yield only sessions that name this one as their parent. A session's claim about its children
     may come from elsewhere and must not include the exporting person's own sessions."""
     for session_id in record.state.children:
