@@ -23,7 +23,7 @@ from agentcli.sessions.session import SessionRecord, read_session
 
 
 @dataclass(frozen=True)
-class Wanted:
+class BisectOptions:
     """What to look for: the first step after which `check`, a command for bash, fails or, with
     `until_passes`, passes. Each state is checked `runs` times; if the runs differ, it counts as
     failed. With `again`, earlier results are not reused."""
@@ -57,7 +57,7 @@ class Verdict:
 
 
 @dataclass(frozen=True)
-class Bisected:
+class BisectResult:
     """The result. `first` is the first state at which the check does what was looked for, `before`
     the state just before it. Without `first`, it still does not at the end; without `before`, it
     does from the start."""
@@ -79,7 +79,7 @@ class Bisection:
 
     folder: Path
     builder: AgentBuilder
-    wanted: Wanted
+    options: BisectOptions
     redact: Callable[[str], str]
     notes: list[str] = field(default_factory=list)
 
@@ -110,10 +110,10 @@ class Bisection:
         """The largest number of states that will be checked."""
         return 1 + ceil(log2(len(self.states)))
 
-    def run(self, watch: Callable[[FileState, Callable[[], Verdict]], Verdict]) -> Bisected:
+    def run(self, watch: Callable[[FileState, Callable[[], Verdict]], Verdict]) -> BisectResult:
         """Bisect. `watch` gets each state with a function that checks it, and must return the
         verdict. Raises UsageError if the check can't be run, ConfigError and SessionError."""
-        require_command(self.wanted.check, self.builder.environ)
+        require_command(self.options.check, self.builder.environ)
         known: dict[str, Verdict] = {}
 
         def verdict(index: int) -> Verdict:
@@ -128,22 +128,24 @@ class Bisection:
                 f"the check can't be run: {last.worst.tail.strip() or 'there is no such command'}",
                 hint="it is run where the session worked, in a copy of its files",
             )
-        until = self.wanted.until_passes
+        until = self.options.until_passes
         found = first_index(len(self.states), lambda index: verdict(index).passed is until)
         before = verdict(found - 1) if found else None
-        return Bisected(verdict(found) if found is not None else None, before, list(known.values()))
+        return BisectResult(
+            verdict(found) if found is not None else None, before, list(known.values())
+        )
 
     def _verdict(self, state: FileState) -> Verdict:
-        wanted = self.wanted
+        options = self.options
         kept = KeptChecks(self.folder, self._held)
-        old = [] if wanted.again else kept.results(state.tree, wanted.check, wanted.limit_s)
-        results = old[-wanted.runs :]
-        for _ in range(wanted.runs - len(results)):
+        old = [] if options.again else kept.results(state.tree, options.check, options.limit_s)
+        results = old[-options.runs :]
+        for _ in range(options.runs - len(results)):
             result = self._checked(state.tree)
             results.append(result)
             if not result.is_no_command:
                 kept.add(state.tree, result)
-        return Verdict(state, results, kept=min(len(old), wanted.runs))
+        return Verdict(state, results, kept=min(len(old), options.runs))
 
     @cached_property
     def _held(self) -> str:
@@ -156,7 +158,7 @@ class Bisection:
             builder.home, builder.environ, self.store, workspace, tree, self._idle
         ) as copy:
             self.notes += [note for note in copy.notes if note not in self.notes]
-            result = checked_copy(builder, copy, self.wanted.check, self.wanted.limit_s)
+            result = checked_copy(builder, copy, self.options.check, self.options.limit_s)
         return replace(result, tail=self.redact(result.tail))
 
     @cached_property

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from agentcli.app.rerun_tools import RerunTools, Terms, contained
+from agentcli.app.rerun_tools import RerunContext, RerunTools, contained
 from agentcli.app.stage import Stage
 from agentcli.events import Action, Event, Observation
 from agentcli.events.actions import CmdRunAction, SystemMessageAction, path_of
@@ -28,10 +28,10 @@ from agentcli.events.observations import (
 from agentcli.files.private import read_regular
 from agentcli.files.text import digest
 from agentcli.replay.compare import Difference, difference
-from agentcli.replay.file_changes import changed_otherwise
-from agentcli.replay.names import Names
+from agentcli.replay.file_changes import differing_parts
 from agentcli.replay.normalise import Normaliser
-from agentcli.replay.plan import answered, plan, why_taken
+from agentcli.replay.path_map import PathMap
+from agentcli.replay.plan import answered_call, plan_rerun, why_not_rerun
 from agentcli.sandbox.selection import NO_LAYER
 from agentcli.security.redact import MASK
 from agentcli.sessions.session import Session
@@ -50,15 +50,15 @@ class Verification:
     notes: list[str] = field(default_factory=list)
 
 
-def verify(stage: Stage, terms: Terms, tell: Callable[[Event], None]) -> Verification:
+def verify(stage: Stage, context: RerunContext, tell: Callable[[Event], None]) -> Verification:
     """Do the session again up to the first difference. `tell` gets each event before it is done.
     Raises ConfigError if no sandbox works, SessionError if something can't be written,
     TurnInterrupted; nothing keeps running afterwards."""
     with ExitStack() as ending:
         session = Session.create(stage.own / "sessions" / stage.session_id)
         ending.callback(session.close)
-        session.redact = terms.redactor
-        rerun = _Rerun(stage, terms, session)
+        session.redact = context.redactor
+        rerun = _Rerun(stage, context, session)
         ending.callback(rerun.close)
         for event in stage.events:
             tell(event)
@@ -71,15 +71,15 @@ def verify(stage: Stage, terms: Terms, tell: Callable[[Event], None]) -> Verific
 class _Rerun:
     """Each event of the record gets one with the same number in `session`."""
 
-    def __init__(self, stage: Stage, terms: Terms, session: Session) -> None:
+    def __init__(self, stage: Stage, context: RerunContext, session: Session) -> None:
         self.found = Verification(notes=list(stage.notes))
         self._stage = stage
-        self._terms = terms
+        self._context = context
         self._session = session
-        self._names = Names(stage.places)
+        self._paths = PathMap(stage.places)
         self._actions: dict[int, Action] = {}
         self._tools: RerunTools | None = None
-        self._plan = plan(stage.events, stage.start, self._is_inside, hooked=stage.hooked)
+        self._plan = plan_rerun(stage.events, stage.start, self._is_inside, hooked=stage.hooked)
         if stage.hooked:
             self._note(
                 "hooks may have changed files: those of each snapshot are taken as they were"
@@ -98,21 +98,21 @@ class _Rerun:
             found = self._understood_otherwise(event)
         elif event.id in self._plan.compared and isinstance(event, CheckpointObservation):
             found = self._files_otherwise(event)
-        action = answered(event, self._actions)
+        action = answered_call(event, self._actions)
         if action is not None and isinstance(event, Observation):
             found = self._answer(action, event)
         elif isinstance(event, SessionStartedObservation):
             self._open(event)
         else:
             self._session.emit(event)
-        if tree := self._plan.brought.get(event.id):
+        if tree := self._plan.restored.get(event.id):
             self._bring(tree)
         return found
 
     def _open(self, started: SessionStartedObservation) -> None:
         """Act as a process that opens the session: a new shell, in the last one's folder."""
         self.close()
-        containment = contained(self._terms, self._stage, self._session.folder, started)
+        containment = contained(self._context, self._stage, self._session.folder, started)
         layer = self.found.sandbox = containment.sandbox.layer
         if started.sandbox not in (layer, NO_LAYER):
             self._note(f"its sandbox, {started.sandbox}, does not work here: {layer} is used")
@@ -134,10 +134,10 @@ class _Rerun:
             return None
         lines = (json.dumps(_meant(each), sort_keys=True) for each in (action, now))
         told = "\n".join(f"{sign}{line}" for sign, line in zip("-+", lines, strict=True))
-        return Difference(action.id, action.message, told, "the call is understood otherwise")
+        return Difference(action.id, action.message, told, "the call is understood differently now")
 
     def _answer(self, action: Action, recorded: Observation) -> Difference | None:
-        why = why_taken(action, recorded)
+        why = why_not_rerun(action, recorded)
         if not why and not self._is_inside(action):
             why = "files outside the workspace"
         if why or self._tools is None:
@@ -147,23 +147,25 @@ class _Rerun:
         self.found.again += 1
         if isinstance(action, CmdRunAction) and action.command.strip() == "status":
             self._tools.wait_for_job(action)
-        self._tools.execute(self._names.here(action), self._session)
+        self._tools.execute(self._paths.in_copy(action), self._session)
         now = self._session.events[recorded.id]
         assert isinstance(now, Observation)
-        self._names.learn(recorded, now)
+        self._paths.learn(recorded, now)
         before, after = self._normalisers(recorded.timestamp)
         found = difference(action, recorded, now, before, after)
         if found is None and not self._same_bytes(recorded, now):
-            told = "what is shown of the file is the same, the file is not: its digest differs"
+            told = "what is shown of the file is the same, but its digest differs"
             return Difference(recorded.id, action.message, "", told)
         return found
 
     def _normalisers(self, then: datetime) -> tuple[Normaliser, Normaliser]:
         """Return one normaliser for what was recorded then, and one for what comes now."""
-        stage, own = self._stage, self._terms.own
+        stage, own = self._stage, self._context.own
         return (
-            Normaliser(self._names.aliases(), stage.session_id, own, then, stage.lent),
-            Normaliser(self._names.back(), stage.session_id, own, datetime.now(UTC), stage.lent),
+            Normaliser(self._paths.aliases(), stage.session_id, own, then, stage.lent),
+            Normaliser(
+                self._paths.recorded_names(), stage.session_id, own, datetime.now(UTC), stage.lent
+            ),
         )
 
     def _same_bytes(self, recorded: Observation, now: Observation) -> bool:
@@ -190,7 +192,7 @@ class _Rerun:
         path, call = path_of(action), action.tool_call_metadata
         if path is None or call is None or call.function_name not in ("write", "edit"):
             return True
-        named = Path(self._names.mapped(path))
+        named = Path(self._paths.mapped(path))
         return not named.is_absolute() or named.is_relative_to(self._stage.top)
 
     def _files_otherwise(self, checkpoint: CheckpointObservation) -> Difference | None:
@@ -200,7 +202,7 @@ class _Rerun:
         store = self._stage.store
         diff = store.diff(checkpoint.tree, store.take().tree)
         normalisers = self._normalisers(checkpoint.timestamp)
-        diff = changed_otherwise(diff, *normalisers, left_out=self._stage.lent)
+        diff = differing_parts(diff, *normalisers, left_out=self._stage.lent)
         if not diff:
             return None
         answer = self._stage.events[self._plan.compared[checkpoint.id]]

@@ -18,7 +18,7 @@ from agentcli.events.actions import CmdRunAction, SystemMessageAction
 from agentcli.events.observations import SessionStartedObservation
 from agentcli.messages import ToolCall
 from agentcli.replay.normalise import Patterns
-from agentcli.replay.plan import DONE_AGAIN
+from agentcli.replay.plan import RERUN_TOOLS
 from agentcli.security.redact import Redactor
 from agentcli.sessions.session import Session
 from agentcli.settings import Settings
@@ -32,7 +32,7 @@ _TICK_S = 0.02
 
 
 @dataclass(frozen=True)
-class Terms:
+class RerunContext:
     """The conditions for doing a session again. `home` is the agent's, `keys` are variables that no
     command sees, and `own` are the user's patterns for what differs by itself."""
 
@@ -45,23 +45,23 @@ class Terms:
 
 
 def contained(
-    terms: Terms, stage: Stage, folder: Path, started: SessionStartedObservation
+    context: RerunContext, stage: Stage, folder: Path, started: SessionStartedObservation
 ) -> Containment:
     """Return a containment around the copy: with the session's layer if that works here, always
     with some layer, and never with the network. Raises ConfigError if none works."""
     wanted = started.sandbox if started.sandbox in _LAYERS else "auto"
     try:
-        return _contained(terms, stage, folder, wanted, sealed=started.sealed)
+        return _contained(context, stage, folder, wanted, sealed=started.sealed)
     except ConfigError:
         if wanted == "auto":
             raise
-    return _contained(terms, stage, folder, "auto", sealed=started.sealed)
+    return _contained(context, stage, folder, "auto", sealed=started.sealed)
 
 
 def _contained(
-    terms: Terms, stage: Stage, folder: Path, layer: str, *, sealed: bool
+    context: RerunContext, stage: Stage, folder: Path, layer: str, *, sealed: bool
 ) -> Containment:
-    settings = terms.settings
+    settings = context.settings
     sandbox = {"layer": layer, "network": False, "writable": [], "share_tmp": False}
     parts = {
         "agent": settings.agent.model_copy(update={"approval": "plan" if sealed else "ask"}),
@@ -71,18 +71,18 @@ def _contained(
     }
     containment = Containment(
         settings.model_copy(update=parts),
-        terms.environ,
+        context.environ,
         stage.workspace,
-        terms.home,
+        context.home,
         folder,
-        terms.keys,
+        context.keys,
         attended=False,
         lent=[Path(stage.root) / path for path in stage.lent],
     )
     if not containment.sandbox.contains:
-        raise ConfigError("no sandbox works here, and nothing is done again without one")
+        raise ConfigError("no sandbox works here, and calls are done again only in one")
     if not all(path.is_relative_to(stage.top) for path in containment.scope.writable):
-        raise SessionError(f"the copy lies in a repository: {containment.scope.writable[0]}")
+        raise SessionError(f"the copy is inside a repository: {containment.scope.writable[0]}")
     return containment
 
 
@@ -113,7 +113,7 @@ class RerunTools:
         every = TOOLS.all()
         names: Sequence[Any] = [s["name"] for s in system.tools] if system else list(every)
         known = (every[name] for name in names if name in every)
-        tools = [tool if tool.name in DONE_AGAIN else replace(tool, run=_refuse) for tool in known]
+        tools = [tool if tool.name in RERUN_TOOLS else replace(tool, run=_refuse) for tool in known]
         self._tools = ToolCollection(tools, context)
 
     def close(self) -> None:

@@ -17,7 +17,7 @@ from agentcli.events import Event
 from agentcli.events.actions import RewindAction
 from agentcli.events.observations import CheckpointObservation, SessionStartedObservation
 from agentcli.replay.plan import first_snapshot
-from agentcli.replay.recorded_file import put_below
+from agentcli.replay.recorded_file import write_below
 from agentcli.replay.recording import Recording
 from agentcli.sessions.history import all_snapshots, former_workspace, idle_snapshots
 from agentcli.sessions.manage.staging import Scratch, scratch
@@ -115,7 +115,7 @@ def stage_of_recording(
         workspace = header.workspace_in(top)
         try:
             top.mkdir()
-            put_below(top, recording.files)
+            write_below(top, recording.files)
             workspace.mkdir(parents=True, exist_ok=True)
             store = _store(made, workspace, top)
             start = store.take().tree
@@ -190,7 +190,7 @@ def _with_snapshots(
     for event in recording.events:
         if isinstance(event, CheckpointObservation | RewindAction) and event.tree:
             if changed := recording.changes.get(event.id):
-                put_below(top, changed)
+                write_below(top, changed)
                 tree = store.take().tree
             event = event.model_copy(update={"tree": tree})
         yield event

@@ -20,7 +20,7 @@ from agentcli.events import Event
 from agentcli.files.git_layout import is_control_file
 from agentcli.files.names import display_path
 from agentcli.replay.plan import user_messages
-from agentcli.replay.recorded_file import put_below
+from agentcli.replay.recorded_file import write_below
 from agentcli.replay.recording import Recording
 from agentcli.sessions.history import cut_at
 from agentcli.sessions.session import SessionRecord
@@ -76,7 +76,7 @@ def _begin(recording: Recording, model: str, folder: Path | None) -> int:
         top.mkdir(parents=True, exist_ok=True)
         # The maker of a recording must not control what git runs here.
         files = (f for f in recording.files if not is_control_file(PurePosixPath(f.path).parts))
-        put_below(top, files)
+        write_below(top, files)
         workspace = recording.header.workspace_in(top)
         workspace.mkdir(parents=True, exist_ok=True)
     except OSError as error:

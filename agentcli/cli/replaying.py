@@ -15,7 +15,7 @@ from agentcli.app.agent_builder import AgentBuilder
 from agentcli.app.record import with_kept, write_recording
 from agentcli.app.rerun import Verification
 from agentcli.app.rerun import verify as verify_stage
-from agentcli.app.rerun_tools import Terms
+from agentcli.app.rerun_tools import RerunContext
 from agentcli.app.sandbox import Containment
 from agentcli.app.stage import Stage, stage_of_recording, stage_of_session
 from agentcli.cli.builders import builder_for, redactor
@@ -86,7 +86,7 @@ def verify(source: Source, *, as_json: bool) -> int:
     with working("copying the files") as tell, _stage(source, builder) as stage:
         found = verify_stage(
             stage,
-            _terms(source, builder),
+            _context(source, builder),
             lambda event: tell(f"event {event.id} of {count}: {event.message}"),
         )
     name = stage.session_id
@@ -121,7 +121,7 @@ def _has_hooks(builder: AgentBuilder) -> bool:
     return bool(hooks.PreToolUse or hooks.PostToolUse)
 
 
-def _terms(source: Source, builder: AgentBuilder) -> Terms:
+def _context(source: Source, builder: AgentBuilder) -> RerunContext:
     settings = builder.settings
     if isinstance(source, Recording):
         # The result for a recording must not depend on the settings of whoever verifies it.
@@ -129,7 +129,7 @@ def _terms(source: Source, builder: AgentBuilder) -> Terms:
             settings = with_kept(Settings(), source.header.settings)
         except ValueError as error:
             raise SessionError(f"the settings of the recording are not valid: {error}") from error
-    return Terms(
+    return RerunContext(
         settings=settings,
         environ=builder.environ,
         home=builder.home,

@@ -43,10 +43,10 @@ def work_in_stored(
     stored = StoredSession(which, message, flags)
     if tries is None and not models:
         return work(flags, stored)
-    from agentcli.cli.tries import TriesWanted, run_tries
+    from agentcli.cli.tries import TryOptions, run_tries
 
-    wanted = TriesWanted(tries or len(models), models)
-    return run_tries(flags, stored, wanted, stored.record)
+    options = TryOptions(tries or len(models), models)
+    return run_tries(flags, stored, options, stored.record)
 
 
 class StoredSession:

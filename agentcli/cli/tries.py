@@ -59,7 +59,7 @@ class Beginning(Protocol):
 
 
 @dataclass(frozen=True)
-class TriesWanted:
+class TryOptions:
     """The tries to make. `models`, if any are named, take turns; `name` is for the session of the
     best try."""
 
@@ -80,7 +80,7 @@ class TriesWanted:
 def run_tries(
     flags: Flags,
     beginning: Beginning,
-    wanted: TriesWanted,
+    options: TryOptions,
     original: Callable[[], SessionRecord | None] = lambda: None,
 ) -> int:
     """Run the tries, bring in the best and report the outcome; return the exit code. `original`
@@ -96,14 +96,14 @@ def run_tries(
             outcome.renderer.on_progress(Notice(notice))
         clean_up_interrupted_work()
         _require_check(builder, flags)
-        wanted.require_name(builder.home)
+        options.require_name(builder.home)
         said = beginning.read(builder)
         outcome.count_time()
         with ExitStack() as stack:
             with kept_on_failure(said.piped), working("copying the workspace"):
-                made = stack.enter_context(tries_of(builder, original(), wanted.count))
+                made = stack.enter_context(tries_of(builder, original(), options.count))
             tries, copies = made
-            race = _Race(flags, builder, wanted, tries, outcome)
+            race = _Race(flags, builder, options, tries, outcome)
             race.run(copies, said)
             return outcome.finish_as(race.finish())
 
@@ -127,17 +127,17 @@ class _Race:
         self,
         flags: Flags,
         builder: AgentBuilder,
-        wanted: TriesWanted,
+        options: TryOptions,
         tries: Tries,
         outcome: OutcomeReporter,
     ) -> None:
         self._flags = flags
         self._builder = builder
-        self._wanted = wanted
+        self._options = options
         self._tries = tries
         self._outcome = outcome
         self._started = time.monotonic()
-        self._all = [TryProgress(n, wanted.model(n)) for n in range(1, wanted.count + 1)]
+        self._all = [TryProgress(n, options.model(n)) for n in range(1, options.count + 1)]
         self._view = TriesView(self._all, quiet=flags.quiet)
 
     # --- at work --------------------------------------------------------------------------------
@@ -146,7 +146,7 @@ class _Race:
         """Run until all tries have ended; an interrupt ends all of them."""
         for note in dict.fromkeys(note for copy in copies for note in copy.notes):
             self._notice(note)
-        share = self._tries.share_usd(self._wanted.count)
+        share = self._tries.share_usd(self._options.count)
         self._side_by_side(
             [
                 (each, partial(self._work, copy, said.copied(), share))
@@ -192,7 +192,7 @@ class _Race:
 
     def _work(self, copy: TryCopy, said: UserInput, usd: float | None) -> int:
         """Work on one try, in its own process, with `usd` more to spend."""
-        model = self._wanted.model(copy.number)
+        model = self._options.model(copy.number)
         mends = self._flags.check_retries is not None
         settings = self._tries.settings(model, usd, copy.session, mends=mends)
         builder = replace(self._builder, settings=settings, workspace=copy.workspace)
@@ -248,7 +248,7 @@ class _Race:
             self._notice(f"try {best.number} changed nothing: the check passes as it is")
         with working("bringing in the best"):
             folder = self._folder(best)
-            self._tries.bring_in(folder, best.judged, self._folders(), self._wanted.name)
+            self._tries.bring_in(folder, best.judged, self._folders(), self._options.name)
         evidence = EvidenceFold.of(read_session(folder).events).evidence
         return replace(
             self._summary(best),

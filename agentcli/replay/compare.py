@@ -49,7 +49,7 @@ def difference(
     if old == new:
         return None
     note = "the same lines, in another order" if sorted(old) == sorted(new) else ""
-    return Difference(recorded.id, action.message, unified(old, new), note)
+    return Difference(recorded.id, action.message, unified_diff(old, new), note)
 
 
 def _is_cut_by_time(action: CmdRunAction) -> bool:
@@ -57,7 +57,7 @@ def _is_cut_by_time(action: CmdRunAction) -> bool:
     return action.background or (action.job is not None and action.command.strip() == "stop")
 
 
-def unified(old: Sequence[str], new: Sequence[str]) -> str:
+def unified_diff(old: Sequence[str], new: Sequence[str]) -> str:
     """A diff of lines, without line ends."""
     return "\n".join(difflib.unified_diff(old, new, "recorded", "now", lineterm="", n=_CONTEXT))
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from agentcli.replay.normalise import Normaliser
 
 
-def changed_otherwise(
+def differing_parts(
     diff: str, before: Normaliser, after: Normaliser, left_out: Collection[str] = ()
 ) -> str:
     """The parts of a unified diff in which lines differ by more than two runs do by themselves:

@@ -22,12 +22,12 @@ from agentcli.events.observations import (
 )
 from agentcli.security.redact import MASK
 
-DONE_AGAIN = frozenset(
+RERUN_TOOLS = frozenset(
     ("bash", "python", "read", "write", "edit", "grep", "glob", "todo", "think", "finish", "recall")
 )
 """Tools whose calls are done again: they reach nothing but the copy, by commands in the sandbox or
 by the session's own view of files."""
-_WHY_TAKEN = {
+_WHY_NOT_RERUN = {
     "ask": "answers of the person",
     "delegate": "work of children",
     "fetch": "pages",
@@ -41,10 +41,10 @@ _NOT_RUN = {"interrupted": "interrupted calls", "not_run": "calls that were not 
 _CUT_OFF = re.compile(r"\[(?:interrupted by the user|stopped: [^\]\n]*)\]\Z")
 """The end of what a call had put out when an interrupt or the end of the time came."""
 _CHANGES_FILES = frozenset(("bash", "python", "write", "edit"))
-_CHANGES_NOTHING = DONE_AGAIN - _CHANGES_FILES | _WHY_TAKEN.keys() - {"delegate", "llm_edit"}
+_CHANGES_NOTHING = RERUN_TOOLS - _CHANGES_FILES | _WHY_NOT_RERUN.keys() - {"delegate", "llm_edit"}
 
 
-def why_taken(action: Action, observation: Observation) -> str:
+def why_not_rerun(action: Action, observation: Observation) -> str:
     """Why what came of `action` is taken from the record, in words for a count of them; "" for what
     is done again."""
     call = action.tool_call_metadata
@@ -58,14 +58,14 @@ def why_taken(action: Action, observation: Observation) -> str:
     if MASK in call.raw_arguments:
         return "calls with a secret in them"
     if isinstance(action, CmdRunAction):
-        return _why_command_taken(action, observation)
+        return _why_command_not_rerun(action, observation)
     if isinstance(action, ToolCallAction) and action.error is not None:
         return ""
     name = call.function_name
-    return "" if name in DONE_AGAIN else _WHY_TAKEN.get(name, _OF_SERVERS)
+    return "" if name in RERUN_TOOLS else _WHY_NOT_RERUN.get(name, _OF_SERVERS)
 
 
-def _why_command_taken(action: CmdRunAction, observation: Observation) -> str:
+def _why_command_not_rerun(action: CmdRunAction, observation: Observation) -> str:
     if action.network or action.unsandboxed:
         return "commands beyond the sandbox"
     if not isinstance(observation, CmdOutputObservation):
@@ -112,26 +112,26 @@ class _Span:
 
 
 @dataclass(frozen=True)
-class Plan:
+class RerunPlan:
     """`brought`: by the event after which they come, the snapshot from which files are taken: a
     person, or what is not done again, made them so. `compared`: by the event that tells of a
     snapshot, the observation that the files are so by."""
 
-    brought: dict[int, str]
+    restored: dict[int, str]
     compared: dict[int, int]
 
 
-def plan(
+def plan_rerun(
     events: Sequence[Event],
     start: str,
     may_write: Callable[[Action], bool] = lambda action: True,
     *,
     hooked: bool = False,
-) -> Plan:
+) -> RerunPlan:
     """`start` is the snapshot that the copy begins as; `may_write`: whether a file that an action
     names lies in the copy; `hooked`: programs of the person ran around each call, and may have
     changed files."""
-    brought: dict[int, str] = {}
+    restored: dict[int, str] = {}
     compared: dict[int, int] = {}
     actions: dict[int, Action] = {}
     waiting: dict[int, Action] = {}
@@ -144,7 +144,7 @@ def plan(
             if isinstance(event, MessageAction) and event.source is Source.USER:
                 span.said.append(event.id)
         if isinstance(event, RewindAction) and event.tree is not None:
-            brought[event.id] = known = event.tree
+            restored[event.id] = known = event.tree
             span = _Span(hooked)
         elif isinstance(event, CheckpointObservation) and not event.tree:
             span.step = None
@@ -153,14 +153,14 @@ def plan(
             if place is None:
                 compared[event.id] = span.changing[-1]
             elif event.tree != known:
-                brought[place] = event.tree
+                restored[place] = event.tree
             known, span = event.tree, _Span(hooked, _step_of(waiting, event))
-        elif (action := answered(event, actions)) is not None:
+        elif (action := answered_call(event, actions)) is not None:
             assert isinstance(event, Observation)
             waiting.pop(action.id, None)
             if span.may_change(action):
                 _note(span, action, event, may_write(action))
-    return Plan(brought, compared)
+    return RerunPlan(restored, compared)
 
 
 def _step_of(waiting: Mapping[int, Action], checkpoint: CheckpointObservation) -> str | None:
@@ -172,14 +172,14 @@ def _step_of(waiting: Mapping[int, Action], checkpoint: CheckpointObservation) -
 
 
 def _note(span: _Span, action: Action, observation: Observation, inside: bool) -> None:
-    again = inside and not why_taken(action, observation)
+    again = inside and not why_not_rerun(action, observation)
     if again and is_changing(action):
         span.changing.append(observation.id)
     elif not again and _may_have_changed(action, observation):
         span.taken.append(observation.id)
 
 
-def answered(event: Event, actions: dict[int, Action]) -> Action | None:
+def answered_call(event: Event, actions: dict[int, Action]) -> Action | None:
     """The call that `event` is the result of."""
     if not isinstance(event, Observation) or isinstance(event, DecisionObservation):
         return None

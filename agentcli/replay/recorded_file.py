@@ -109,7 +109,7 @@ def recorded(place: Path, path: str) -> RecordedFile | None:
     return None
 
 
-def put_below(top: Path, files: Iterable[RecordedFile]) -> None:
+def write_below(top: Path, files: Iterable[RecordedFile]) -> None:
     """Make what is in `top`, which nobody else uses, as these say. No symlink is followed, whatever
     the recording says: links come last, and nothing is written below one. Raises OSError."""
     links, modes = [], []

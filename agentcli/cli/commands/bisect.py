@@ -21,7 +21,7 @@ from typing import Annotated, Any
 import typer
 
 from agentcli.app.agent_builder import AgentBuilder
-from agentcli.app.bisect import Bisected, Bisection, Verdict, Wanted
+from agentcli.app.bisect import Bisection, BisectOptions, BisectResult, Verdict
 from agentcli.app.config import parse_assignments
 from agentcli.cli.builders import builder_for, redactor
 from agentcli.cli.commands.diff import print_patch
@@ -67,9 +67,9 @@ def bisect(
 ) -> int:
     require_check(check)
     folder = selected(named, session)
-    wanted = Wanted(check, until_passes, seconds("--max-time", max_time), runs, again)
+    options = BisectOptions(check, until_passes, seconds("--max-time", max_time), runs, again)
     builder = _builder(folder, assignments)
-    bisection = Bisection(folder, builder, wanted, redactor())
+    bisection = Bisection(folder, builder, options, redactor())
     found = bisection.run(_Progress(bisection).watch)
     for note in _notes(bisection, found):
         print(f"agent: {printable(note, multiline=False)}", file=sys.stderr)
@@ -124,14 +124,14 @@ def _outcome(verdict: Verdict) -> str:
     return f"failed {failed} of {len(verdict.results)} times"
 
 
-def _notes(bisection: Bisection, found: Bisected) -> Iterator[str]:
+def _notes(bisection: Bisection, found: BisectResult) -> Iterator[str]:
     yield from bisection.notes
     if flaky := [verdict for verdict in found.verdicts if verdict.is_flaky]:
         where = ", ".join(f"{_moment(each.state)} it {_outcome(each)}" for each in flaky)
         yield f"the check is not reliable: {where}; that counts as a failure"
 
 
-def _nowhere(found: Bisected, *, until_passes: bool) -> str:
+def _nowhere(found: BisectResult, *, until_passes: bool) -> str:
     """Say why there is no such step."""
     verb, never = ("passes", "fails") if until_passes else ("fails", "passes")
     if found.first is None:
@@ -142,7 +142,7 @@ def _nowhere(found: Bisected, *, until_passes: bool) -> str:
 def _tell(bisection: Bisection, before: Verdict, first: Verdict, no_pager: bool) -> None:
     store = bisection.store
     span = before.state.tree, first.state.tree
-    verb = "passes" if bisection.wanted.until_passes else "fails"
+    verb = "passes" if bisection.options.until_passes else "fails"
     with paged(no_pager):
         for line in _headline(bisection, first.state, verb):
             print(printable(line, multiline=False))
@@ -179,15 +179,15 @@ def _headline(bisection: Bisection, state: FileState, verb: str) -> Iterator[str
         yield f"  {action.message}"
 
 
-def _as_dict(bisection: Bisection, found: Bisected) -> dict[str, Any]:
+def _as_dict(bisection: Bisection, found: BisectResult) -> dict[str, Any]:
     """Return the outcome for --json. `result` is "found", "never" (the condition does not hold at
     the end) or "always" (it held from the start)."""
-    wanted = bisection.wanted
+    options = bisection.options
     first, before = found.first, found.before
     told: dict[str, Any] = {
         "session_id": bisection.folder.name,
-        "check": wanted.check,
-        "until": "passes" if wanted.until_passes else "fails",
+        "check": options.check,
+        "until": "passes" if options.until_passes else "fails",
         "result": "found" if before else "always" if first else "never",
         "checks_run": found.checks_run,
         "states": [_verdict_as_dict(verdict) for verdict in found.verdicts],

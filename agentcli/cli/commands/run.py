@@ -76,12 +76,12 @@ def _work_in_new(
     from agentcli.cli.new_session import NewSession
 
     if tries is not None or models:
-        from agentcli.cli.tries import TriesWanted, run_tries
+        from agentcli.cli.tries import TryOptions, run_tries
 
         if record is not None:
             raise UsageError("--record is for one session, not for several tries")
-        wanted = TriesWanted(tries or len(models), models, name)
-        return run_tries(flags, NewSession(task, flags, None), wanted)
+        options = TryOptions(tries or len(models), models, name)
+        return run_tries(flags, NewSession(task, flags, None), options)
     from agentcli.cli.work import work
 
     if record is None:

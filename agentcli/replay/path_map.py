@@ -13,7 +13,7 @@ from agentcli.events.base import COMMON_FIELDS
 from agentcli.events.observations import CmdOutputObservation
 
 
-class Names:
+class PathMap:
     """`places` are folders as the session called them, with what they are in the copy."""
 
     def __init__(self, places: Sequence[tuple[str, str]]) -> None:
@@ -27,7 +27,7 @@ class Names:
         self._outputs: dict[str, str] = {}
         """What files that keep outputs are called now, by what they were called then."""
 
-    def back(self) -> list[tuple[str, str]]:
+    def recorded_names(self) -> list[tuple[str, str]]:
         """Return the names in the copy, with what the session called the same."""
         return [*self._back.items(), *((now, then) for then, now in self._outputs.items())]
 
@@ -43,7 +43,7 @@ class Names:
             if then and here:
                 self._outputs[Path(then).name] = Path(here).name
 
-    def here(self, action: Action) -> Action:
+    def in_copy(self, action: Action) -> Action:
         """`action` on what is in the copy."""
         call = action.tool_call_metadata
         assert call is not None
