@@ -359,7 +359,7 @@ class Checkpoints:
         if repository_of(path) != path or new is None or new.is_folder:
             return False
         pointer = b"" if new.is_link else self._objects.read(new.oid)
-        named = pointer.removeprefix(b"gitdir: ").strip()
+        named = pointer.removeprefix(b"gitdir: ").partition(b"\0")[0].strip()
         place = os.path.normpath(path + b"/../" + named)
         return named == pointer or named.startswith(b"/") or place.startswith(b"..")
 

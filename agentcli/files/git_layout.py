@@ -7,8 +7,10 @@ gitrepository-layout(5) and from observing git 2.39 to 2.5x.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
+from pathlib import Path
 
 GIT = ".git"
 INFO, WORKTREES, MODULES = "info", "worktrees", "modules"
@@ -18,6 +20,7 @@ MONITOR = "fsmonitor--daemon.ipc"
 """The socket of git's file system monitor."""
 TRIAL = re.compile(r"t\w{6}", re.ASCII)
 """Temporary names used by `git init` to find out whether symlinks are supported."""
+_POINTER = b"gitdir: "
 ASIDE = "agent-aside-"
 """Prefix for files that the watch has removed and not yet put elsewhere."""
 
@@ -77,3 +80,19 @@ def is_control_file(parts: Sequence[str]) -> bool:
             rest = parts[place + 1 :]
             return not rest or not is_routine_git_file(rest)
     return False
+
+
+def named_place(text: bytes) -> str:
+    """Return the place that a file such as `commondir` names, exactly as git reads it: a NUL and
+    line ends at the end don't belong to it, but blanks do."""
+    return os.fsdecode(text.rstrip(b"\r\n").partition(b"\0")[0])
+
+
+def pointed_place(text: bytes) -> str | None:
+    """Return the place that a `.git` file names; None if git would not take it for one."""
+    return named_place(text.removeprefix(_POINTER)) if text.startswith(_POINTER) else None
+
+
+def real_place(base: Path, place: str) -> Path:
+    """Return where `place` really is, relative to `base`. A loop of symlinks is left as it is."""
+    return Path(os.path.realpath(base / place))

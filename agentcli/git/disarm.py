@@ -15,7 +15,15 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
-from agentcli.files.git_layout import DATA_FOLDERS, GIT, MODULES, WORKTREES
+from agentcli.files.git_layout import (
+    DATA_FOLDERS,
+    GIT,
+    MODULES,
+    WORKTREES,
+    named_place,
+    pointed_place,
+    real_place,
+)
 from agentcli.files.names import display_path
 from agentcli.files.opening import opened_below, opened_folder
 from agentcli.git.config_files import Setting, is_harmless, parse, sanitize_config
@@ -48,7 +56,7 @@ def repositories(root: Path) -> Iterator[Path]:
             continue
         left -= len(entries)
         names = {entry.name for entry in entries}
-        if {"HEAD", "objects", "refs"} <= names:
+        if {"HEAD", "objects", "refs"} <= names or {"HEAD", "commondir"} <= names:
             yield Path(folder)
             continue
         if GIT in names:
@@ -160,7 +168,7 @@ class Disarmer:
             index = index_of(place)
             for name in gitlinks(index) if index is not None else ():
                 inner = place / os.fsdecode(name)
-                if inner.resolve() == inner and inner not in been:
+                if real_place(inner, "") == inner and inner not in been:
                     self._repository(inner / GIT)
                     waiting.append(inner)
 
@@ -179,12 +187,10 @@ class Disarmer:
     def _pointer(self, found: Path) -> None:
         """Disarm a `.git` that commands made and that is not a folder."""
         with contextlib.suppress(OSError), opened_folder(found.parent) as handle:
-            target = None
+            place = None
             with contextlib.suppress(OSError):
-                text = content(handle, GIT) or b""
-                if text.startswith(b"gitdir: "):
-                    named = os.fsdecode(text[len(b"gitdir: ") :].strip())
-                    target = (found.parent / named).resolve()
+                place = pointed_place(content(handle, GIT) or b"")
+            target = None if place is None else real_place(found.parent, place)
             if target is not None and self._is_ours(target) and is_git_folder(_main(target)):
                 self.git_folder(target)
                 self.git_folder(_main(target))
@@ -232,7 +238,7 @@ class Disarmer:
         text = b""
         with contextlib.suppress(OSError):
             text = content(handle, "commondir") or b""
-        home = (path / os.fsdecode(text.strip())).resolve()
+        home = real_place(path, named_place(text))
         if not (is_worktree_folder(path) and home == path.parent.parent):
             self._take(path, handle, "commondir")
 
@@ -244,7 +250,7 @@ class Disarmer:
 
         def keep(setting: Setting) -> bool:
             if setting.name == "core.worktree":
-                return self._is_ours((path / (setting.value or "")).resolve())
+                return self._is_ours(real_place(path, setting.value or ""))
             return is_harmless(setting)
 
         if (less := sanitize_config(data, keep)) is None:

@@ -19,6 +19,9 @@ from agentcli.files.git_layout import (
     WORKTREES,
     is_routine_info_name,
     is_routine_name,
+    named_place,
+    pointed_place,
+    real_place,
 )
 from agentcli.files.names import GENERATED
 from agentcli.files.private import read_private
@@ -135,10 +138,8 @@ def index_of(root: Path) -> Path | None:
     dot_git = root / GIT
     if dot_git.is_dir():
         return dot_git / "index"
-    text = _read(dot_git)
-    if text.startswith(b"gitdir: "):
-        return _resolved(root, text[len(b"gitdir: ") :]) / "index"
-    return None
+    place = pointed_place(_read(dot_git))
+    return None if place is None else real_place(root, place) / "index"
 
 
 def _near(root: Path) -> Iterator[Path]:
@@ -146,7 +147,7 @@ def _near(root: Path) -> Iterator[Path]:
     index = index_of(root)
     for link in gitlinks(index) if index is not None else ():
         place = root / os.fsdecode(link)
-        if place.resolve() == place:
+        if real_place(place, "") == place:
             yield place
     left = _MOST_LOOKED_AT
     folders = [root]
@@ -185,12 +186,12 @@ def _unknown(folder: Path) -> list[Path]:
 def _pointed_folder(dot_git: Path) -> Path | None:
     """Return the folder named by the `.git` file of a worktree or submodule, if that confirms
     it."""
-    text = _read(dot_git)
-    if not text.startswith(b"gitdir: "):
+    place = pointed_place(_read(dot_git))
+    if place is None:
         return None
-    data = _resolved(dot_git.parent, text[len(b"gitdir: ") :])
-    if _resolved(data, _read(data / "gitdir")) == dot_git:
-        common = _resolved(data, _read(data / "commondir"))
+    data = real_place(dot_git.parent, place)
+    if real_place(data, named_place(_read(data / "gitdir"))) == dot_git:
+        common = real_place(data, named_place(_read(data / "commondir")))
         if data.parent == common / WORKTREES and is_git_folder(common):
             return common
     modules = (parent / GIT / MODULES for parent in dot_git.parent.parents)
@@ -238,10 +239,6 @@ def _reads_worktree_config(folder: Path) -> bool:
         name == "extensions.worktreeconfig" and value not in ("false", "no", "off", "0", "")
         for name, value in parse(data) or ()
     )
-
-
-def _resolved(base: Path, text: bytes) -> Path:
-    return (base / os.fsdecode(text.strip())).resolve()
 
 
 def _read(path: Path) -> bytes:

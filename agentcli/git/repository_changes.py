@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from agentcli.files.git_layout import named_place, pointed_place
 from agentcli.files.private import read_private
 
 _MOST_BYTES = 1_000_000
@@ -51,10 +52,9 @@ def folders_of(top: Path) -> tuple[Path, Path]:
     """Return the git folder of a working tree, and the one it shares with other worktrees."""
     git_dir = top / ".git"
     if git_dir.is_file():
-        text = _whole(git_dir).removeprefix(b"gitdir: ").strip()
-        git_dir = top / os.fsdecode(text)
-    common = _whole(git_dir / "commondir").strip()
-    return git_dir, git_dir / os.fsdecode(common) if common else git_dir
+        git_dir = top / (pointed_place(_whole(git_dir)) or "")
+    common = named_place(_whole(git_dir / "commondir"))
+    return git_dir, git_dir / common if common else git_dir
 
 
 def hooks_in(folder: Path) -> list[str]:

@@ -17,6 +17,8 @@ from agentcli.files.git_layout import (
     DATA_FOLDERS,
     GIT,
     INFO,
+    named_place,
+    real_place,
 )
 from agentcli.files.opening import open_folder, opened_below
 from agentcli.git.config_files import adds_only_harmless, parse
@@ -300,9 +302,11 @@ class Seal:
         """Return whether the file `commondir` of a worktree names its own repository."""
         if not stat.S_ISREG(info.st_mode):
             return False
-        text = os.fsdecode((content(handle, "commondir") or b"").strip())
-        # git creates it empty, and stops with an error for as long as it is empty.
-        return not text or (self.path / text).resolve() == self.path.parent.parent
+        text = content(handle, "commondir")
+        if not text:
+            # git creates it empty, and stops with an error for as long as it is empty.
+            return text is not None
+        return real_place(self.path, named_place(text)) == self.path.parent.parent
 
 
 def why(place: str) -> str:

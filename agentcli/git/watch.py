@@ -336,9 +336,8 @@ class GitWatch:
             names[self._shown(finding.path)] = None
         items = [f"{_few(list(names))}: {done} ({why})" for (done, why), names in alike.items()]
         if stopped is not None:
-            items.append(
-                f"the process that kept changing {self._shown(stopped)} was stopped, along with all jobs"
-            )
+            shown = self._shown(stopped)
+            items.append(f"the process that kept changing {shown} was stopped, along with all jobs")
         folder = str(self._quarantine.place) if self._quarantine.place.exists() else ""
         where = f"; kept in {folder}" if folder else ""
         text = f"[{'; '.join(items)}{where}. Leave that to the person: tell them what to change.]"

@@ -191,7 +191,7 @@ def _closed(guarded: Iterable[Path], roots: Collection[Path]) -> Iterator[Path]:
             continue
         if path.parent not in roots:
             yield path.parent
-        target = path.resolve()
+        target = Path(os.path.realpath(path))
         if target.exists() and any(
             target != root and target.is_relative_to(root) for root in roots
         ):

@@ -80,6 +80,10 @@ TRAPS = {
         "git -C a/b/c/d config core.fsmonitor $PWD/payload"
     ),
     "nested_pointer": "evil x; mkdir sub; echo gitdir: ../x >sub/.git; link sub",
+    "nested_pointer_with_a_blank": (
+        "evil 'x '; rm -r 'x /objects' 'x /refs'; evil y; echo ../y >'x /commondir'\n"
+        "git init -q z; mv z/.git x; mkdir sub; echo 'gitdir: ../x ' >sub/.git; link sub"
+    ),
     "nested_link": "evil x; mkdir sub; ln -s ../x sub/.git; link sub",
     "nested_from_files": "mkdir sub; mv dormant sub/.git; link sub",
     "nested_odd_name": (
@@ -101,6 +105,10 @@ TRAPS = {
     ),
     "new_worktree": (
         "git worktree add -q tree; evil x; echo $PWD/x >$dot/worktrees/tree/commondir; link tree"
+    ),
+    "new_worktree_by_a_long_file": (
+        "git worktree add -q tree; evil x; link tree\n"
+        "(echo $PWD/x; yes '' | head -300000) >$dot/worktrees/tree/commondir"
     ),
     "folder_of_hooks_named_before": (
         "echo '#!/bin/sh' >.named/pre-commit; cat payload >>.named/pre-commit"
