@@ -8,6 +8,7 @@ import io
 import signal
 import sys
 import threading
+from subprocess import PIPE, Popen
 
 import pytest
 from acp import RequestError, embedded_text_resource, image_block, resource_block, text_block
@@ -19,6 +20,7 @@ from acp.schema import (
     ElicitationCapabilities,
     ElicitationFormCapabilities,
     EnvVariable,
+    HttpMcpServer,
     McpServerStdio,
     SseMcpServer,
 )
@@ -34,7 +36,7 @@ NETWORK = {"command": "touch fetched", "network": True, "reason": "to fetch it"}
 
 
 def test_a_bug_is_fixed_in_an_editor(agent, serve, repository):
-    """With a plan, permissions refused and granted, a change as a diff, and all of it told again
+    """With a plan, permissions refused and granted, and a change as a diff; all of it is told again
     when the session is loaded."""
     plan = [{"title": "find it", "status": "in_progress"}]
     edit = {"path": "tally.py", "old_str": BROKEN, "new_str": FIXED}
@@ -137,7 +139,7 @@ def test_a_command_is_cancelled_and_a_killed_session_goes_on(agent, serve):
                 cwd=str(agent.workspace), session_id=session, mcp_servers=[]
             )
             assert (
-                "not known"
+                "its effect is unknown"
                 in list(zed.calls(session).values())[-1]["content"][0]["content"]["text"]
             )
             assert await zed.say(session, "go on") == "end_turn"
@@ -168,7 +170,7 @@ def test_a_turn_is_stopped_at_a_question_and_the_question_is_gone(agent, serve):
 
 
 def test_sessions_work_side_by_side_and_are_closed_with_the_editor(agent, serve):
-    """The one that waits for its model does not hold the other up; the end of input ends both."""
+    """A session that waits for its model does not hold up another; the end of input ends both."""
     go_on = threading.Event()
     play = {
         "slow": Paused(go_on, Reply("The slow answer.")),
@@ -268,6 +270,26 @@ def test_servers_of_the_editor_are_tools_of_the_session_contained_and_asked_abou
             assert {"compact", "undo", "init", "mcp__My-Server__greet"} <= names
 
     run(work())
+
+
+def test_a_server_of_the_editor_is_reached_over_http(agent, serve):
+    call = Call("mcp__IntelliJ-IDEA__price", {"article": "lamp", "count": 2})
+    agent.use(serve([Reply("", [call]), Reply("Done.")]))
+
+    async def work(url: str) -> None:
+        idea = HttpMcpServer(type="http", name="IntelliJ IDEA", url=url, headers=[])
+        async with editor(agent) as zed:
+            session = await zed.new(agent.workspace, [idea])
+            assert await zed.say(session, "what does it cost?") == "end_turn"
+            [told] = zed.calls(session).values()
+            assert (told["status"], "5.0" in str(told["content"])) == ("completed", True)
+
+    shop = [sys.executable, str(PLAIN.with_name("sdk_server.py")), "http"]
+    with Popen(shop, stdout=PIPE, text=True) as process:
+        try:
+            run(work(f"http://127.0.0.1:{int(process.stdout.readline())}/mcp"))
+        finally:
+            process.kill()
 
 
 def test_modes_models_and_commands(agent, serve, repository):
@@ -413,7 +435,7 @@ def test_without_a_key_the_editor_is_told_to_set_one_up(agent):
 
 
 def test_a_client_that_asks_nobody_is_one_that_says_no(agent, serve):
-    """As the SDK's example client, which refuses whatever it is asked."""
+    """The SDK's example client refuses whatever it is asked."""
     server = serve([Reply("", [Call("bash", NETWORK)]), Reply("Then not.")])
     agent.use(server)
 

@@ -127,7 +127,7 @@ def test_without_a_browser_the_model_is_told_what_the_user_can_install(agent, br
     [
         (ON, "it reaches the network; nobody is there to be asked", 5),
         ((*ON, "--yolo", "--deny", "browse(domain:example.org)"), "denies it", 0),
-        ((*ON, "--approval", "plan"), "in plan mode nothing is changed", 0),
+        ((*ON, "--approval", "plan"), "plan mode only reads and changes nothing", 0),
     ],
 )
 def test_sites_are_for_rules_to_allow(browse, options, why, code):

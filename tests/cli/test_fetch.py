@@ -158,7 +158,7 @@ def test_no_redirect_leads_where_no_page_may_be_fetched_from(agent, serve):
     for refused in (metadata, other_port, elsewhere):
         assert refused.startswith("[302 Found: redirects to http")
         assert refused.endswith(", which is another site: fetch that]")
-    assert "it begins with http:// or https://" in file
+    assert "it must begin with http:// or https://" in file
     assert "a name or password in it" in secret
     assert f'<page url="{pages.url}/docs" status="200 OK"' in moved
     assert "Here." in moved
