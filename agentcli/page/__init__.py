@@ -1,1 +1,1 @@
-"""A session as one page of HTML that needs nothing else: no network, and no script to be read."""
+"""Renders a session as one HTML page that needs no network and no other file."""

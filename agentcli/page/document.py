@@ -1,4 +1,4 @@
-"""The whole page: head, timeline, and the one script and style that it allows itself."""
+"""Assembles the page: head, timeline, and the only script and style that its policy allows."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from string import Template
 from agentcli import __version__
 from agentcli.page.facts import heading, title_of
 from agentcli.page.history import History
-from agentcli.page.markup import ImageRoom, Room, attribute, line, script_data
+from agentcli.page.markup import Clipper, ImageBudget, attribute, line, script_json
 from agentcli.page.plots import plots, series_of
-from agentcli.page.timeline import Children, Timeline, contents
+from agentcli.page.timeline import ChildPrefixes, Timeline, turn_links
 from agentcli.page.windows import window_data
 
 MOST_BYTES = 4_500_000
-"""A page is made no larger, as long as texts can be cut."""
-_ROOMS = (40_000, 16_000, 8_000, 4_000, 2_000, 1_000, 500)
-"""Characters of one text: the first of these with which the page is small enough."""
-_IMAGES, _ONE_IMAGE = 1_500_000, 500_000
-"""Bytes of all, and of one."""
+"""Size that the timeline may have, as long as shorter texts can make it smaller."""
+_TEXT_LIMITS = (40_000, 16_000, 8_000, 4_000, 2_000, 1_000, 500)
+"""Characters of one text; the first limit is used that makes the page small enough."""
+_ALL_IMAGES, _ONE_IMAGE = 1_500_000, 500_000
+"""Bytes."""
 
 
-def page(history: History) -> Iterator[str]:
-    """The page piece by piece."""
+def render_page(history: History) -> Iterator[str]:
+    """Yield the page of a session in pieces."""
     session = str(history.header["session_id"])
-    tried = (_turns(history, session, characters) for characters in _ROOMS)
+    tried = (_turns(history, session, characters) for characters in _TEXT_LIMITS)
     turns = next(parts for parts in tried if parts is not None)
     style, script = _asset("page.css"), _asset("page.js")
     series = series_of(history)
@@ -40,11 +40,11 @@ def page(history: History) -> Iterator[str]:
             title=line(title_of(history)),
             style=style,
             heading=heading(history),
-            turns=contents(history),
+            turns=turn_links(history),
             plots=plots(series),
             steps=max(len(series.read), 1),
             session=line(session),
-            data=script_data(window_data(history, series)),
+            data=script_json(window_data(history, series)),
             script=script,
             timeline="\0",
         )
@@ -56,21 +56,22 @@ def page(history: History) -> Iterator[str]:
 
 
 def _turns(history: History, session: str, characters: int) -> list[str] | None:
-    """The timeline with no more than so many `characters` of each text; None where it is too large
-    and there could be fewer."""
-    room = Room(session, characters, ImageRoom(_IMAGES, _ONE_IMAGE))
+    """Return the timeline with at most that many `characters` of each text, None if it is too large
+    and a lower limit is left."""
+    clipper = Clipper(session, characters, ImageBudget(_ALL_IMAGES, _ONE_IMAGE))
     parts: list[str] = []
     size = 0
-    for part in Timeline(history, room, Children()).turns():
+    for part in Timeline(history, clipper, ChildPrefixes()).turns():
         parts.append(part)
         size += len(part.encode(errors="replace"))
-        if size > MOST_BYTES and characters > _ROOMS[-1]:
+        if size > MOST_BYTES and characters > _TEXT_LIMITS[-1]:
             return None
     return parts
 
 
 def _policy(style: str, script: str) -> str:
-    """Nothing is fetched, sent or run but this page's own script and style, by their digests."""
+    """Return the Content-Security-Policy: nothing is fetched or sent, and only the script and style
+    with these digests are used."""
     return "; ".join(
         (
             "default-src 'none'",

@@ -1,4 +1,4 @@
-"""One entry of the timeline for each call, with what came of it."""
+"""Renders each tool call as one entry of the timeline, together with its result."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from agentcli.events.observations import (
     HookObservation,
     UserRejectObservation,
 )
-from agentcli.page.markup import Room, element, fold, line
+from agentcli.page.markup import Clipper, element, fold, line
 from agentcli.page.prose import prose
 from agentcli.ui.arguments import argument_rows, raw_argument_rows
 from agentcli.ui.call_details import request_lines
@@ -48,43 +48,44 @@ _ANY_WIDTH = 1_000_000
 _OPEN_LINES = 14
 _OPEN_LINES_FAILED = 40
 _OPEN_LINES_CHANGED = 60
-"""A call whose output or change is no longer is unfolded from the start."""
-_LOOKS = (FileReadAction, SearchAction, GlobAction, BrowseURLAction, RecallAction)
-_OPEN = (AgentFinishAction, AgentThinkAction, TaskTrackingAction)
-"""Of these the model's own words are all there is."""
-_ELEMENTS = {"+": "ins", "-": "del"}
+"""A call is unfolded from the start if its output or change has at most that many lines."""
+_READS = (FileReadAction, SearchAction, GlobAction, BrowseURLAction, RecallAction)
+_ALWAYS_OPEN = (AgentFinishAction, AgentThinkAction, TaskTrackingAction)
+"""Calls that consist of the model's own words only."""
+_DIFF_ELEMENTS = {"+": "ins", "-": "del"}
 
 ChildPage = Callable[[str], str]
-"""The timeline of the child with this id, as HTML; empty where it is not at hand."""
+"""Returns the timeline of the child with this session id as HTML."""
 
 
 class Entries:
-    """Calls of one session. `prefix` goes before the ids of its events, which are those of the
-    page; `child` gives what a child did."""
+    """Renders the entries of one session. `prefix` distinguishes the ids of its elements from those
+    of other sessions on the page; `child` renders the work of a child."""
 
-    def __init__(self, room: Room, prefix: str, child: ChildPage) -> None:
-        self._room = room
+    def __init__(self, clipper: Clipper, prefix: str, child: ChildPage) -> None:
+        self._clipper = clipper
         self._prefix = prefix
         self._child = child
 
     def entry(self, event: Event, kind: str, content: str, *, failed: bool = False) -> str:
-        """Anything of the timeline, with its number, by which it can be linked to."""
+        """Return an entry of the timeline with its number, which links to it."""
         place = self.place(event)
         number = f'<a class="n" href="#{place}" aria-label="Event {event.id}">{event.id}</a>'
         classes = f"e {kind}{' failed' if failed else ''}"
         return f'<article id="{place}" class="{classes}">{number}{content}</article>'
 
     def place(self, event: Event) -> str:
+        """Return the id of the event's element."""
         return f"{self._prefix}event-{event.id}"
 
     def call(self, action: Action, belonging: Sequence[Event]) -> str:
-        """A call on one line, which opens to what was asked and what came of it."""
+        """Return a call as one line that unfolds to its arguments and result."""
         results = [event for event in belonging if _is_result(event)]
         result = results[0] if results else None
         came = outcome(result, UNFOLDED) if result else Outcome()
         failed = came.failed or _ended_badly(came)
         parts = [*self._asked(action, result), *self._around(belonging)]
-        opened = isinstance(action, _OPEN)
+        opened = isinstance(action, _ALWAYS_OPEN)
         for each in results:
             shown = came if each is result else outcome(each, UNFOLDED)
             parts.append(self._result(action, each, shown))
@@ -100,17 +101,17 @@ class Entries:
         return self.entry(action, kind, content, failed=failed)
 
     def _asked(self, action: Action, result: Observation | None) -> Iterator[str]:
-        """What the line of the call does not tell of what was asked."""
+        """Yield the parts of the request that the summary line does not show."""
         said = getattr(action, "thought", "")
         if said and not isinstance(action, AgentThinkAction):
-            yield prose(said, self._room, action.id)
+            yield prose(said, self._clipper, action.id)
         match action:
             case AgentThinkAction(thought=thought):
-                yield prose(thought, self._room, action.id)
+                yield prose(thought, self._clipper, action.id)
             case AgentFinishAction():
                 yield from self._finished(action)
             case AgentDelegateAction(task=task):
-                yield prose(task, self._room, action.id)
+                yield prose(task, self._clipper, action.id)
             case TaskTrackingAction():
                 yield self._lines(call_lines(action), action.id, "tasks")
             case ToolCallAction(raw_arguments=raw, error=None):
@@ -130,11 +131,11 @@ class Entries:
         code = code_of(action)
         whole = code.text if code else call_text(action)
         if len(whole) > 100 or "\n" in whole.strip():
-            yield self._room.pre(whole.strip("\n"), action.id, "code")
+            yield self._clipper.pre(whole.strip("\n"), action.id, "code")
 
     def _finished(self, action: AgentFinishAction) -> Iterator[str]:
         if action.final_thought:
-            yield prose(action.final_thought, self._room, action.id)
+            yield prose(action.final_thought, self._clipper, action.id)
         if action.evidence:
             items = "".join(f"<li>{line(each)}</li>" for each in action.evidence)
             yield f'<ul class="evidence">{items}</ul>'
@@ -143,10 +144,10 @@ class Entries:
 
     def _rows(self, rows: Sequence[str], event: int) -> str:
         whole = "\n".join(rows)
-        return self._room.pre(whole, event, "code") if whole.strip() else ""
+        return self._clipper.pre(whole, event, "code") if whole.strip() else ""
 
     def _around(self, belonging: Iterable[Event]) -> Iterator[str]:
-        """Who allowed the call, what hooks said, which session carries it out."""
+        """Yield who allowed the call, what hooks said and which session carries it out."""
         for event in belonging:
             if isinstance(event, DecisionObservation):
                 told = decision(event)
@@ -167,43 +168,46 @@ class Entries:
         return f'<div class="result" id="{place}">{number}{content}</div>'
 
     def _result_parts(self, action: Action, result: Observation, came: Outcome) -> Iterator[str]:
-        room = self._room
+        clipper = self._clipper
         if isinstance(result, FileWriteObservation | FileEditObservation):
             rows = [(row.sign, row.text, row.number) for row in diff_rows(result.diff)]
             yield self._change(rows, result)
         elif isinstance(result, DelegateObservation):
-            yield prose(result.content, room, result.id) if result.content.strip() else ""
-        elif isinstance(action, _OPEN):
+            yield prose(result.content, clipper, result.id) if result.content.strip() else ""
+        elif isinstance(action, _ALWAYS_OPEN):
             yield self._lines(came.lines, result.id) if came.failed else ""
         elif isinstance(result, UserRejectObservation) or came.prose:
             whole = result.content.strip() or plain(came.status)
-            yield room.pre(whole, result.id, "bad")
+            yield clipper.pre(whole, result.id, "bad")
         else:
             yield self._lines(came.lines, result.id)
         for url in getattr(result, "image_urls", ()):
-            yield room.image(url, result.id)
+            yield clipper.image(url, result.id)
 
     def _change(self, rows: Sequence[tuple[str, str, int]], event: Event) -> str:
-        """The rows of a diff: sign, text and number (0: none), as many as there is room for."""
-        left = self._room.characters
+        """Return as many rows of a diff as the limit allows. A row is a sign, a text and a line
+        number, 0 if it has none."""
+        left = self._clipper.characters
         shown: list[str] = []
         for sign, content, number in rows:
             if left < 0:
-                shown.append(self._room.note(count(len(rows) - len(shown), "line"), event.id))
+                shown.append(
+                    self._clipper.omission(count(len(rows) - len(shown), "line"), event.id)
+                )
                 break
             left -= len(content) + 8
-            row = sign + self._room.clipped(content.removesuffix("\r"), event.id)
+            row = sign + self._clipper.clipped(content.removesuffix("\r"), event.id)
             if sign == GAP:
                 shown.append(f'<span class="gap">{row}\n</span>')
                 continue
             numbered = f' data-n="{number}"' if number else ""
-            name = _ELEMENTS.get(sign, "span")
+            name = _DIFF_ELEMENTS.get(sign, "span")
             shown.append(f"<{name}{numbered}>{row}\n</{name}>")
         return element("pre", "".join(shown), "diff") if shown else ""
 
     def _lines(self, lines: Sequence[Line], event: int, classes: str = "") -> str:
         whole = "\n".join(map(plain, lines))
-        return self._room.pre(whole, event, classes) if whole.strip() else ""
+        return self._clipper.pre(whole, event, classes) if whole.strip() else ""
 
     def _children(self, belonging: Iterable[Event]) -> Iterator[str]:
         for event in belonging:
@@ -212,7 +216,7 @@ class Entries:
 
 
 def kind_of(action: Action) -> str:
-    """By which it can be filtered."""
+    """Return the kind of entry, by which the page filters."""
     match action:
         case CmdRunAction() | IPythonRunCellAction():
             return "command"
@@ -222,7 +226,7 @@ def kind_of(action: Action) -> str:
             return "thought"
         case AgentFinishAction():
             return "message"
-    return "read" if isinstance(action, _LOOKS) else "tool"
+    return "read" if isinstance(action, _READS) else "tool"
 
 
 def _is_result(event: Event) -> TypeGuard[Observation]:

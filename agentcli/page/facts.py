@@ -1,4 +1,4 @@
-"""What stands above the timeline: what the session is, what it used and how it ended."""
+"""Renders the header of the page: what the session is, what it used and how it ended."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from agentcli.evidence.fold import evidence_of
 from agentcli.evidence.values import Evidence
 from agentcli.page.history import History
 from agentcli.page.markup import element, facts, fold, line
-from agentcli.page.timeline import moment
+from agentcli.page.timeline import time_element
 from agentcli.ui.evidence_lines import evidence_lines
 from agentcli.ui.resume_summary import how_it_ended
 from agentcli.ui.summary import count, money, quantity, whole_seconds
 
-_TONES = {"finished": "ok", "failed": "bad", "gave up": "bad"}
-_PROVED = {"passed": "ok", "failed": "bad"}
+_ENDING_CLASSES = {"finished": "ok", "failed": "bad", "gave up": "bad"}
+_EVIDENCE_CLASSES = {"passed": "ok", "failed": "bad"}
 _MOST_FILES = 200
 _EVENT = re.compile(r"\bevent (\d+)\b")
 
 
 def title_of(history: History) -> str:
-    """The task, in the words of the person."""
+    """Return the task in the person's words, on one line."""
     header = history.header
     task = next((turn.said.message for turn in history.turns if turn.said is not None), "")
     return " ".join(str(task or header["title"] or header["session_id"]).split())
 
 
 def heading(history: History) -> str:
-    """The header of the page."""
+    """Return the header as HTML."""
     header = history.header
     ended, why = _ending(history)
-    badge = element("span", line(ended), f"badge {_TONES.get(ended, 'warn')}")
+    badge = element("span", line(ended), f"badge {_ENDING_CLASSES.get(ended, 'warn')}")
     session = element("code", line(str(header["session_id"])))
     name = f" ({line(str(header['name']))})" if header["name"] else ""
     about = f'<p class="about">agent session {session}{name} {badge}</p>'
@@ -60,11 +60,11 @@ def _facts(history: History) -> Iterator[tuple[str, str]]:
     yield "Children", count(children, "session") if children else ""
     evidence = evidence_of(history.events)
     yield "Changed", _changed(evidence.files_changed)
-    yield "Evidence", _proved(evidence) if evidence.told else ""
+    yield "Evidence", _evidence(evidence) if evidence.told else ""
 
 
 def _models(history: History) -> list[str]:
-    """Those that answered, the main one first."""
+    """Return the models that answered, the main one first."""
     used = [str(history.header["model"])]
     used += [e.llm_metrics.model for e in history.events if e.llm_metrics is not None]
     bare = {name.partition("/")[2]: name for name in used if "/" in name}
@@ -78,7 +78,7 @@ def _when(history: History) -> str:
     except ValueError:
         return ""
     took = whole_seconds(round((ended - began).total_seconds()))
-    return f"{moment(began, '%Y-%m-%d %H:%M')}, {took} to the last event"
+    return f"{time_element(began, '%Y-%m-%d %H:%M')}, {took} to the last event"
 
 
 def _changed(files: Sequence[str]) -> str:
@@ -90,10 +90,12 @@ def _changed(files: Sequence[str]) -> str:
     return fold(count(len(files), "file"), f"<ul>{items}{rest}</ul>")
 
 
-def _proved(evidence: Evidence) -> str:
-    """What the log proves, its events linked."""
+def _evidence(evidence: Evidence) -> str:
+    """Return what the log proves, with links to its events."""
     first, *rest = map(_linked, evidence_lines(evidence))
-    stands = element("span", first.removeprefix("evidence: "), _PROVED.get(evidence.status, "warn"))
+    stands = element(
+        "span", first.removeprefix("evidence: "), _EVIDENCE_CLASSES.get(evidence.status, "warn")
+    )
     items = "".join(f"<li>{each}</li>" for each in rest)
     return stands + (f"<ul>{items}</ul>" if items else "")
 
@@ -103,7 +105,7 @@ def _linked(told: str) -> str:
 
 
 def _ending(history: History) -> tuple[str, str]:
-    """How it ended, and why if not well."""
+    """Return how the session ended, and why if it did not end well."""
     changes = (e for e in reversed(history.events) if isinstance(e, AgentStateChangedObservation))
     last = next(changes, None)
     ended = how_it_ended(str(history.header["state"]), last.exit_code if last else None)

@@ -1,4 +1,4 @@
-"""A session put in order for people: turns, their steps, and what belongs to each call."""
+"""Arranges the events of a session for people: turns, steps, and what belongs to each call."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from agentcli.events.observations import DelegateStartedObservation
 
 @dataclass
 class Step:
-    """One reply of the model, and what happened until the next. `number` counts from 1."""
+    """One reply of the model with everything until the next. `number` counts from 1."""
 
     number: int
     metrics: LLMMetrics | None
@@ -27,8 +27,8 @@ class Step:
 
 @dataclass
 class Turn:
-    """From a message of the person to the next; `said` is None for what comes before the first.
-    `events` are those that no step has."""
+    """Everything from one message of the person to the next. `said` is None for what comes before
+    the first; `events` are those that belong to no step."""
 
     number: int
     said: MessageAction | None
@@ -43,8 +43,8 @@ class Turn:
 
 @dataclass(frozen=True)
 class History:
-    """`header` says what the session is, `events` are all of it; `children` are the sessions that
-    it delegated to, by id, as far as they are at hand."""
+    """All events of a session with its header. `children` are the available sessions that it
+    delegated to, by id."""
 
     header: Mapping[str, Any]
     events: Sequence[Event]
@@ -52,7 +52,7 @@ class History:
 
     @cached_property
     def belonging(self) -> Mapping[int, Sequence[Event]]:
-        """What was recorded of each call after it: decisions, children, its result."""
+        """The events that belong to each call, by its id: decisions, children, results."""
         calls = {event.id for event in self.events if _is_call(event)}
         found: dict[int, list[Event]] = {}
         for event in self.events:
@@ -70,7 +70,7 @@ class History:
         return (step for turn in self.turns for step in turn.steps)
 
     def _standing_alone(self) -> Iterator[Event]:
-        """Events that are no part of a call's entry."""
+        """Yield the events that are not part of a call's entry."""
         inside = {id(event) for events in self.belonging.values() for event in events}
         return (event for event in self.events if id(event) not in inside)
 
@@ -80,7 +80,7 @@ def _is_call(event: Event) -> TypeGuard[Action]:
 
 
 def _call_of(event: Event) -> int:
-    """The call that an observation belongs to; -1: none."""
+    """Return the id of the call that an event belongs to, -1 if there is none."""
     if isinstance(event, DelegateStartedObservation):
         return event.action_id
     return event.cause if isinstance(event, Observation) and event.cause is not None else -1
@@ -105,7 +105,8 @@ def _turns(events: Iterable[Event]) -> list[Turn]:
 
 
 def begins_turn(event: Event) -> TypeGuard[MessageAction]:
-    """Whether the person said it when nothing was being done, or for the time after that."""
+    """Return whether the event is a message of the person that was not sent to steer a turn in
+    progress."""
     if not isinstance(event, MessageAction) or event.source is not Source.USER:
         return False
     return event.delivery != "steer"

@@ -1,4 +1,4 @@
-"""Tokens and cost by step, drawn as SVG: a path each, however many steps there are."""
+"""Plots tokens and cost by step as SVG, with one path per series however many steps there are."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from agentcli.page.markup import attribute, element, line
 from agentcli.ui.summary import count, money, quantity
 
 _HEIGHT = 100
-"""Of the drawing; it is as many units wide as there are steps, and stretched to its place."""
+"""Units of the drawing. It is one unit per step wide, and stretched to its place."""
 
 
 @dataclass(frozen=True)
 class Series:
-    """By step: tokens read, those of them from the cache, tokens written, and what everything up to
-    its end cost in USD, children and summaries included; `known` says whether all prices are."""
+    """Values by step: tokens read, those of them from the cache, tokens written, and the cost in
+    USD up to its end, including children and summaries. `known` says whether all prices are."""
 
     read: Sequence[int]
     cached: Sequence[int]
@@ -27,10 +27,11 @@ class Series:
     spent: Sequence[float]
     known: bool
     condensed: Sequence[int]
-    """The steps before which the conversation was condensed, from 0."""
+    """The steps, counted from 0, before which the conversation was condensed."""
 
 
 def series_of(history: History) -> Series:
+    """Return the values of all steps of a session."""
     read, cached, written, spent, condensed = [], [], [], [], []
     known, total = True, 0.0
     reply = ""
@@ -55,7 +56,7 @@ def series_of(history: History) -> Series:
 
 
 def plots(series: Series) -> str:
-    """HTML; empty for a session without a step."""
+    """Return the plots as HTML, empty for a session without steps."""
     steps = len(series.read)
     if not steps:
         return ""
@@ -89,7 +90,7 @@ def _figure(name: str, title: str, most: str, legend: str, drawn: Iterable[str],
 
 
 def _area(values: Sequence[float], most: float, classes: str) -> str:
-    """Under a line with a stair for each step."""
+    """Return the area under a line with one stair per step."""
     parts = [f"M0 {_HEIGHT}"]
     for step, value in enumerate(values, 1):
         parts.append(f"V{_HEIGHT - _HEIGHT * min(value / most, 1):.4g}H{step}")

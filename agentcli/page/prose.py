@@ -1,7 +1,7 @@
-"""What a model says, its Markdown rendered.
+"""Renders the Markdown of a model's messages.
 
-By markdown-it-py, as on the terminal: HTML in it stays text. Images are links, as the page fetches
-nothing; links lead to the web or stay text.
+markdown-it-py is used, as for the terminal. HTML in a message stays text, images become links
+because the page fetches nothing, and links that do not lead to the web stay text.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ from functools import cache
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from agentcli.page.markup import Room
+from agentcli.page.markup import Clipper
 from agentcli.ui.sanitize import printable
 
 _MOST_BRACKETS = 500
-"""Of what is rendered: the time that it takes grows with the square of these."""
+"""Text with more brackets is not rendered, because the time grows with their square."""
 _WEB = re.compile(r"(?:https?://|mailto:)", re.IGNORECASE)
 _HEADINGS_BELOW = 3
-"""The levels of headings that the page itself has."""
+"""Levels of headings that the page itself uses."""
 _LOWEST_HEADING = 6
 
 
-def prose(said: str, room: Room, event: int) -> str:
-    """`said` rendered; what is too long for that is shown as it is."""
-    if len(said) > room.characters or said.count("[") > _MOST_BRACKETS:
-        return f'<div class="said-text">{room.clipped(said, event)}</div>'
+def prose(said: str, clipper: Clipper, event: int) -> str:
+    """Return a message as HTML. If it is too long, it is shown as it is."""
+    if len(said) > clipper.characters or said.count("[") > _MOST_BRACKETS:
+        return clipper.verbatim(said, event)
     reader = _reader()
     tokens = reader.parse(printable(said))
     for token in tokens:

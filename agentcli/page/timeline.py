@@ -1,4 +1,4 @@
-"""The timeline of a session: its turns, their steps, and all that happened in them."""
+"""Renders the timeline of a session: its turns, their steps and all events in them."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from agentcli.events.actions import CondensationAction, MessageAction, SystemMes
 from agentcli.events.observations import AgentStateChangedObservation, ErrorObservation
 from agentcli.page.entries import Entries
 from agentcli.page.history import History, Step, Turn
-from agentcli.page.markup import Room, attribute, element, fold, line
+from agentcli.page.markup import Clipper, attribute, element, fold, line
 from agentcli.page.prose import prose
 from agentcli.ui.notices import metrics_line, note
 from agentcli.ui.style import plain
 from agentcli.ui.summary import count, duration, money
 
 _DEEPEST = 5
-"""Of children's children; what is below is named only."""
+"""Levels of children that are shown; those below are only named."""
 
 
-class Children:
-    """Those that are on the page so far. They are numbered over all of it: the events of each have
-    its number before theirs."""
+class ChildPrefixes:
+    """Numbers the children on the page, across all levels. The ids of a child's elements begin with
+    its number."""
 
     def __init__(self) -> None:
         self._prefixes: dict[str, str] = {}
@@ -37,17 +37,22 @@ class Children:
 
 
 class Timeline:
-    """Of one session; its children's lie inside the calls that they answer."""
+    """Renders one session. The timelines of its children lie inside the calls that started them."""
 
     def __init__(
-        self, history: History, room: Room, shown: Children, prefix: str = "", depth: int = 0
+        self,
+        history: History,
+        clipper: Clipper,
+        shown: ChildPrefixes,
+        prefix: str = "",
+        depth: int = 0,
     ) -> None:
         self._history = history
-        self._room = room
+        self._clipper = clipper
         self._shown = shown
         self._prefix = prefix
         self._depth = depth
-        self._entries = Entries(room, prefix, self._child)
+        self._entries = Entries(clipper, prefix, self._child)
 
     def turns(self) -> Iterator[str]:
         for turn in self._history.turns:
@@ -57,7 +62,7 @@ class Timeline:
         name = f"{self._prefix}turn-{turn.number}"
         title = f"Turn {turn.number}" if turn.said else "Before the task"
         heading = f'{title}<span class="soft">{_turn_facts(turn)}</span>'
-        # What a child did stands below the headings of the step that it is part of.
+        # A child's headings are below those of the step that it is part of.
         level = "h4" if self._prefix else "h2"
         labelled = "" if self._prefix else f' aria-labelledby="{name}"'
         yield f'<section class="turn"{labelled}><{level} id="{name}">{heading}</{level}>'
@@ -85,7 +90,7 @@ class Timeline:
         entry = self._entries.entry
         match event:
             case MessageAction(source=Source.USER):
-                said = f'<div class="said-text">{self._room.clipped(event.content, event.id)}</div>'
+                said = self._clipper.verbatim(event.content, event.id)
                 return entry(event, "message user", said + self._images(event))
             case MessageAction(source=Source.AGENT):
                 return entry(event, "message", self._reply(event))
@@ -103,19 +108,19 @@ class Timeline:
     def _reply(self, event: MessageAction) -> str:
         thoughts = ""
         if event.reasoning.strip():
-            body = f'<div class="said-text">{self._room.clipped(event.reasoning, event.id)}</div>'
-            thoughts = fold("reasoning", body, "reasoning")
-        said = prose(event.content, self._room, event.id) if event.content.strip() else ""
+            reasoning = self._clipper.verbatim(event.reasoning, event.id)
+            thoughts = fold("reasoning", reasoning, "reasoning")
+        said = prose(event.content, self._clipper, event.id) if event.content.strip() else ""
         return thoughts + said + self._images(event)
 
     def _images(self, event: MessageAction) -> str:
-        return "".join(self._room.image(url, event.id) for url in event.image_urls)
+        return "".join(self._clipper.image(url, event.id) for url in event.image_urls)
 
     def _system(self, event: SystemMessageAction) -> str:
         names = ", ".join(str(tool.get("name", "?")) for tool in event.tools)
         tools = f'<p class="soft">Tools: {line(names)}</p>' if names else ""
         told = f"system text and {count(len(event.tools), 'tool')}"
-        return fold(told, tools + self._room.pre(event.content, event.id))
+        return fold(told, tools + self._clipper.pre(event.content, event.id))
 
     def _condensed(self, event: CondensationAction) -> str:
         told = line(event.message)
@@ -124,10 +129,11 @@ class Timeline:
             told += f" · {before:,.0f} → {after:,.0f} tokens"
         if not event.summary:
             return f"<p>{told}</p>"
-        return fold(told, prose(event.summary, self._room, event.id))
+        return fold(told, prose(event.summary, self._clipper, event.id))
 
     def _note(self, event: Event) -> str:
-        """Whatever is no message and no call: a line, and under it what more it holds."""
+        """Return a line for an event that is no message and no call, with the rest folded under
+        it."""
         told = plain(note(event, verbose=2) or []) or event.message
         content = event.content.strip() if isinstance(event, Observation) else ""
         if not content or content in told:
@@ -137,7 +143,7 @@ class Timeline:
     def _folded(self, told: str, content: str, event: Event) -> str:
         lines = count(content.count("\n") + 1, "line")
         summary = f'{line(told)} <span class="soft">· {lines}</span>'
-        return fold(summary, self._room.pre(content, event.id))
+        return fold(summary, self._clipper.pre(content, event.id))
 
     def _child(self, session_id: str) -> str:
         child = self._history.children.get(session_id)
@@ -149,16 +155,16 @@ class Timeline:
             first = f"#{prefix}turn-{child.turns[0].number}" if child.turns else ""
             told = f'session {line(session_id)} went on: <a href="{first}">what it did</a>'
             return f'<p class="by">{told}</p>'
-        room = replace(self._room, session=session_id)
-        inside = Timeline(child, room, self._shown, prefix, self._depth + 1)
+        clipper = replace(self._clipper, session=session_id)
+        inside = Timeline(child, clipper, self._shown, prefix, self._depth + 1)
         steps = sum(1 for _ in child.steps)
         events = count(len(child.events), "event")
         told = f"what it did · {count(steps, 'step')} · {events} · {line(session_id)}"
         return fold(told, "".join(inside.turns()), "child")
 
 
-def contents(history: History) -> str:
-    """The turns with what the person said, each a link; nothing for a single one."""
+def turn_links(history: History) -> str:
+    """Return links to the turns, with what the person said; empty if there is only one."""
     said = [(turn.number, turn.said.message) for turn in history.turns if turn.said is not None]
     if len(said) < 2:
         return ""
@@ -181,11 +187,11 @@ def _turn_facts(turn: Turn) -> str:
 
 
 def _clock(event: Event) -> str:
-    return moment(event.timestamp, "%H:%M:%S")
+    return time_element(event.timestamp, "%H:%M:%S")
 
 
-def moment(when: datetime, form: str) -> str:
-    """Local time where the page is made, its ISO form for programs."""
+def time_element(when: datetime, form: str) -> str:
+    """Return a time in the time zone in which the page is made, with its ISO form for programs."""
     with suppress(OverflowError, ValueError):
         when = when.astimezone()
     exactly = attribute(when.isoformat(timespec="seconds"))

@@ -1,4 +1,4 @@
-"""What was in the model's window at each step, as the page's script takes it."""
+"""Prepares what was in the model's window at each step for the script of the page."""
 
 from __future__ import annotations
 
@@ -18,9 +18,13 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
 def window_data(history: History, series: Series) -> dict[str, Any]:
-    """`steps`: of each the first event of its reply, the number of its base, messages, tokens,
-    whether these were counted, and its tokens by kind; `bases` with their events in runs of ids;
-    `quiet`: runs of events that no request carries. Runs go on over quiet events."""
+    """Return the data of the script:
+
+    `steps` has for each step the first event of its reply, the index of its base, messages, tokens,
+    whether these were counted or estimated, and tokens by kind; `bases` has the events that a
+    request began with, as runs of ids; `quiet` has runs of events that no request carries. Other
+    runs continue across quiet events.
+    """
     events = history.events
     if any(event.id != index for index, event in enumerate(events)):
         return {"steps": [], "bases": [], "quiet": [], "kinds": KINDS}
@@ -62,13 +66,13 @@ def _base(base: Base, quiet: Collection[int]) -> dict[str, Any]:
 
 
 def _gone(gone: Mapping[int, int], quiet: Collection[int]) -> Iterator[list[int]]:
-    """Runs, each with what took it away."""
+    """Yield runs of removed events, each with the id of the event that removed it."""
     for taker, ids in groupby(sorted(gone), key=gone.__getitem__):
         yield from ([*run, taker] for run in _runs([i for i in ids if i not in quiet], quiet))
 
 
 def _runs(ids: Iterable[int], quiet: Collection[int]) -> Iterator[list[int]]:
-    """First and last of each."""
+    """Yield the first and last id of each run."""
     run: list[int] = []
     for event_id in ids:
         if run and all(between in quiet for between in range(run[1] + 1, event_id)):

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from agentcli.events import Event, OpaqueEvent, event_from_dict
-from agentcli.page.document import page
+from agentcli.page.document import render_page
 from agentcli.page.history import History
 from agentcli.sessions.transfer.export.base import Trajectory
 
 
 def write(trajectory: Trajectory) -> Iterator[str]:
-    return page(_history(trajectory))
+    return render_page(_history(trajectory))
 
 
 def _history(trajectory: Trajectory) -> History:
