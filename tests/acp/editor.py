@@ -30,8 +30,8 @@ Answer = Callable[[ToolCallUpdate, Sequence[PermissionOption]], str | None]
 
 @dataclass
 class Editor(acp.Client):
-    """Keeps what it is told, by session. `answer` gives the id of the option that the person
-    chooses; None: they cancelled."""
+    """Keeps what it is told, by session. `answer` returns the id of the option that the person
+    chooses, or None if they cancel."""
 
     answer: Answer = lambda call, options: "allow-once"
     told: dict[str, list[Any]] = field(default_factory=dict)
@@ -67,12 +67,12 @@ class Editor(acp.Client):
         return made.session_id
 
     async def say(self, session: str, *blocks: Any) -> str:
-        """The stop reason."""
+        """Send a prompt, and return the stop reason."""
         said = [acp.text_block(each) if isinstance(each, str) else each for each in blocks]
         return (await self.connection.prompt(session_id=session, prompt=said)).stop_reason
 
     async def until(self, session: str, fits: Callable[[Any], bool]) -> Any:
-        """The first update of the session that `fits`."""
+        """Wait for the first update of the session that `fits`."""
         while True:
             for update in self.told.get(session, []):
                 if fits(update):
@@ -87,7 +87,7 @@ class Editor(acp.Client):
         return "".join(each.content.text for each in self.of(session, kind))
 
     def calls(self, session: str) -> dict[str, dict[str, Any]]:
-        """Each call of a tool as it stands after all updates, by its id."""
+        """Return each tool call as it is after all updates, by its id."""
         calls: dict[str, dict[str, Any]] = {}
         for update in self.told.get(session, []):
             if update.session_update in ("tool_call", "tool_call_update"):
@@ -104,7 +104,7 @@ async def editor(
     kind: type[Editor] = Editor,
     **given: Any,
 ) -> AsyncIterator[Editor]:
-    """At the end its side is closed; the process must come to its end by itself then."""
+    """Run an editor; at the end its side is closed, and the process must end by itself."""
     client = kind(**given)
     with agent.start("acp", *arguments, stdin=PIPE, stderr=None) as process:
         client.process = process
@@ -123,7 +123,7 @@ async def editor(
 
 
 async def _streams(process: Popen[bytes]) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """From the process, and to it."""
+    """Return the streams from the process and to it."""
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(limit=LONGEST_LINE)
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), process.stdout)
@@ -134,5 +134,5 @@ async def _streams(process: Popen[bytes]) -> tuple[asyncio.StreamReader, asyncio
 
 
 def run(work: Any) -> Any:
-    """A test's own coroutine; a hang is a failure."""
+    """Run a test's coroutine; a hang is a failure."""
     return asyncio.run(asyncio.wait_for(work, LIMIT_S))

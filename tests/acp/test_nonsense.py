@@ -1,4 +1,4 @@
-"""A client that speaks nonsense gets the protocol's errors, and the process lives on."""
+"""Nonsense from a client is answered with the protocol's errors, and the process lives on."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PARSE, INVALID, NO_METHOD, PARAMS, NOT_FOUND = -32700, -32600, -32601, -32602, -
 
 @pytest.fixture
 def spoken(agent):
-    """Says a line to `agent acp`, and gives the next line back."""
+    """A function that sends a line to `agent acp` and returns the next line of its output."""
     agent.env |= {"OPENAI_API_KEY": "sk-test-0123456789abcdef", "AGENT_MODEL": "openai/gpt-5.5"}
     with agent.start("acp", stdin=-1) as process:
 

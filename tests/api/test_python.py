@@ -1,4 +1,4 @@
-"""The agent driven by programs, as docs/python.md says."""
+"""Programs drive the agent, as docs/python.md says."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 EXAMPLES = re.findall(r"^```python\n(.*?)^```$", (ROOT / "docs/python.md").read_text(), re.M | re.S)
 
 
-def begun(agent: Agent, program: str) -> subprocess.Popen[str]:
+def started(agent: Agent, program: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(program)],
         cwd=agent.workspace,
@@ -32,15 +32,15 @@ def begun(agent: Agent, program: str) -> subprocess.Popen[str]:
 
 
 def run(agent: Agent, program: str) -> str:
-    """What it prints; it must end well, and say nothing on stderr."""
-    with begun(agent, program) as process:
+    """Run a program and return its output; it must succeed and write nothing to stderr."""
+    with started(agent, program) as process:
         out, err = process.communicate(timeout=LIMIT_S)
     assert (process.returncode, err) == (0, ""), err
     return out
 
 
 def said(server: ModelServer) -> list[str]:
-    """All messages of the last request, as text."""
+    """Return all messages of the last request as text."""
     messages = server.requests[-1].body["messages"]
     return [str(message.get("content")) for message in messages]
 
@@ -207,7 +207,7 @@ def test_ctrl_c_is_raised_when_the_turn_is_accounted_for(agent, serve):
                 print(session.state.agent_state)
             print(session.go_on().answer)
     """
-    with begun(agent.use(server), program) as process:
+    with started(agent.use(server), program) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "sleeps\n"
         process.send_signal(signal.SIGINT)

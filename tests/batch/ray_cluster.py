@@ -1,4 +1,4 @@
-"""A Ray cluster of several machines, each on an address of its own of this one's loopback."""
+"""A Ray cluster whose machines are each on their own loopback address."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from types import TracebackType
 from typing import Self
 
 OBJECTS = 80_000_000
-"""Bytes; the least that Ray takes."""
+"""In bytes; the least that Ray accepts."""
 
 
 class RayCluster:
-    """A head without places for tasks, and a machine for each of `cpus`."""
+    """A head that takes no tasks, and a machine for each number in `cpus`."""
 
     def __init__(self, environ: Mapping[str, str], cpus: tuple[int, ...]) -> None:
         self._environ = {**environ, "RAY_USAGE_STATS_ENABLED": "0"}
@@ -55,7 +55,7 @@ class RayCluster:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def kill(self, number: int) -> None:
-        """All processes of a machine at once, as when it loses its power; 0 is the head."""
+        """Kill all processes of a machine, as a power failure would; 0 is the head."""
         machine = self.machines[number]
         for pid in family(machine.pid):
             with suppress(ProcessLookupError):
@@ -91,7 +91,7 @@ class RayCluster:
 
 
 def family(pid: int) -> list[int]:
-    """The process, its children and theirs."""
+    """Return the process and all its descendants."""
     found = [pid]
     for each in found:
         for thread in Path(f"/proc/{each}/task").glob("*/children"):

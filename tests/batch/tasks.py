@@ -1,4 +1,4 @@
-"""Tasks for tests, and a model that does them: each writes a file with one line."""
+"""Tasks for tests, each of which writes a file with one line, and a model that does them."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def write_tasks(path: Path, tasks: list[dict[str, Any]]) -> Path:
 
 
 def play(request: Recorded) -> Reply:
-    """A command that adds a line to the file of the task; after its result the answer. One that may
-    have been cut off is looked at before it is done again."""
+    """Reply with a command that adds a line to the task's file, and after its result with the
+    answer. A command that may have been cut off is checked before it is repeated."""
     messages = request.body["messages"]
     name = re.search(r"Write (\S+)\.", json.dumps(messages))
     assert name is not None

@@ -1,4 +1,4 @@
-"""Many tasks from the command line."""
+"""The command line does many tasks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A batch that is killed, in one process or in all, goes on to one result for each task."""
+"""A batch killed in one process or in all continues to one result for each task."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.campaign
 
 
 class Killer:
-    """A model that does the tasks, and kills at the requests `at` of a start."""
+    """A model that does the tasks, and kills something when `left` requests have come."""
 
     def __init__(self, chance: random.Random) -> None:
         self.chance = chance
@@ -36,7 +36,7 @@ class Killer:
         return play(request)
 
     def _kill(self, pid: int) -> None:
-        """The batch, one of its workers, or all at once."""
+        """Kill the batch, one of its workers, or all of them."""
         workers = children(pid)
         chosen = self.chance.choice([[pid], workers[:1], [pid, *workers]])
         for each in chosen:

@@ -1,4 +1,4 @@
-"""A batch on a Ray cluster on loopback: stopped and gone on with, a machine lost, all lost."""
+"""A batch on a Ray cluster on loopback is stopped and continued, loses a machine, loses all."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ needs_ray = pytest.mark.skipif(find_spec("ray") is None, reason="no ray")
 
 
 class Model:
-    """Does the tasks. After `hold` it answers none until `together` of them wait, and has then been
-    called."""
+    """A model that does the tasks. After `hold` it answers no request until `together` of them
+    wait; then it calls `then` and answers all."""
 
     def __init__(self) -> None:
         self._asked = threading.Condition()
@@ -42,7 +42,7 @@ class Model:
         self._then: Callable[[], object] = bool
 
     def hold(self, then: Callable[[], object], *, together: int, before: int) -> None:
-        """From the request after so many on."""
+        """Hold requests back once `before` of them have been answered."""
         with self._asked:
             self._then, self._before = then, before
             self._together, self._waiting = together, 0
@@ -61,13 +61,13 @@ class Model:
 
 
 def ended(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
-    """By a signal, while somebody else reads what it says."""
+    """End the process by a signal, while another thread reads its output."""
     process.send_signal(number)
     process.wait(NEEDS_S)
 
 
 def events(agent: Agent) -> dict[str, Counter[str]]:
-    """How many there are of each kind, by session."""
+    """Count the events of each kind, by session."""
     found = {}
     for session in agent.sessions:
         stored = [json.loads(path.read_bytes()) for path in (session / "events").glob("*.json")]
