@@ -32,10 +32,8 @@ _LONGEST_TYPED_LINE = 4000
 _JOB_CHARS = 4000
 """Characters of a job's log in a result, which may be requested again and again."""
 
-_STARTED_ANEW = (
-    "the shell was started anew, to find what the person named; variables exported by earlier "
-    "commands are kept, other variables and functions are lost"
-)
+_KEPT = "variables exported by earlier commands are kept, other variables and functions are lost"
+_STARTED_ANEW = f"the shell was started anew, to find what the person named; {_KEPT}"
 _NOT_TOLD_APART = "the job can't be told from the shell's other processes; it ends with the shell"
 
 
@@ -359,10 +357,7 @@ class Shell(Interpreter[_Running, CommandResult]):
 
     def _replace(self, reason: str) -> str:
         self.restart()
-        return (
-            f"{reason} and was restarted in {self._cwd}; variables exported by earlier commands "
-            "are kept, other variables and functions are lost"
-        )
+        return f"{reason} and was restarted in {self._cwd}; {_KEPT}"
 
     def _await(self, running: _Running, timeout: float, live: LiveOutput) -> tuple[Outcome, bool]:
         bash, exchange = running.bash, running.exchange
