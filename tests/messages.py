@@ -35,7 +35,7 @@ _SPEAKING = (
 _SPEAKING_ALONE = (
     "app/answer_schema.py",
     "app/policy.py",
-    "app/required.py",
+    "app/requirement_spec.py",
     "app/requirements.py",
     "app/resume.py",
     "app/agent_builder.py",

@@ -16,7 +16,7 @@ from agentcli.app.child_parent import AskPerson
 from agentcli.app.config import dotted, resolve_workspace
 from agentcli.app.configured_store import use_configured_store
 from agentcli.app.open_session import OpenSession
-from agentcli.app.required import Required, required_of
+from agentcli.app.requirement_spec import RequirementSpec, requirement_spec
 from agentcli.app.resume import workspace_of
 from agentcli.errors import UsageError
 from agentcli.events import Action, Event, Progress, Risk
@@ -44,7 +44,7 @@ _OF_NEW_ONES = ("name", "instructions", "initial_events")
 
 def open_session(
     options: SessionOptions,
-) -> tuple[OpenSession, Respond | None, Required | None]:
+) -> tuple[OpenSession, Respond | None, RequirementSpec | None]:
     """See `Session.open`."""
     _require_known(options)
     options = cast(SessionOptions, {k: v for k, v in options.items() if v is not None})
@@ -62,7 +62,7 @@ def open_session(
         interactive=stops or respond is not None,
     )
     builder = replace(builder, more_tools=as_tools(options.get("tools", ())))
-    required = required_of(builder.settings.run, _schema(options), builder.environ)
+    required = requirement_spec(builder.settings.run, _schema(options), builder.environ)
     opened = _opened(builder, options, folder, _Follower(options.get("on_event"), notices))
     if answers.approve is None:
         # A function that answers questions does not allow anything.

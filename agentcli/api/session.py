@@ -13,7 +13,7 @@ from agentcli.agent.ending import TurnResult
 from agentcli.agent.loop import run_turn
 from agentcli.app.attachments import attached
 from agentcli.app.open_session import OpenSession
-from agentcli.app.required import Required
+from agentcli.app.requirement_spec import RequirementSpec
 from agentcli.errors import TurnInterrupted, UsageError
 from agentcli.events import Event, Progress
 from agentcli.sessions.state import AgentState, State
@@ -38,7 +38,7 @@ class Session:
         self,
         opened: OpenSession,
         respond: Respond | None = None,
-        required: Required | None = None,
+        required: RequirementSpec | None = None,
     ) -> None:
         """`respond` answers a message that hands over to the person; None ends the exchange.
         `required` is what the work on each of the program's messages must come to."""

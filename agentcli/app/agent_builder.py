@@ -34,7 +34,7 @@ from agentcli.app.lazy_children import LazyChildren
 from agentcli.app.open_session import OpenSession, close_session
 from agentcli.app.policy import SessionPolicy, check_rules
 from agentcli.app.policy_parts import PolicyParts
-from agentcli.app.required import Required
+from agentcli.app.requirement_spec import RequirementSpec
 from agentcli.app.requirements import requirements
 from agentcli.app.resume import (
     change_messages,
@@ -190,7 +190,7 @@ class AgentBuilder:
         model: str | None = None,
         *,
         has_message: bool = False,
-        required: Required | None = None,
+        required: RequirementSpec | None = None,
     ) -> OpenSession:
         """Open an existing session to continue it, with its own model unless `model` names another.
         Raises UsageError if another process holds it or nothing is left to do, unless a message is

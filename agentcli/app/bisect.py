@@ -12,7 +12,7 @@ from agentcli.app.agent_builder import AgentBuilder
 from agentcli.app.check import CheckResult
 from agentcli.app.copy_check import checked_copy
 from agentcli.app.kept_checks import KeptChecks
-from agentcli.app.required import require_command
+from agentcli.app.requirement_spec import require_command
 from agentcli.app.scratch import scratch_of_tree
 from agentcli.app.undo import files_now
 from agentcli.checkpoints.checkpointer import checkpoints_of

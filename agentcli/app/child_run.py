@@ -12,8 +12,8 @@ from agentcli.agent.loop import run_turn
 from agentcli.app.child_parent import ChildBuilder
 from agentcli.app.child_report import has_task, is_over
 from agentcli.app.open_session import OpenSession
+from agentcli.app.parallel_turns import MainThreadCalls
 from agentcli.app.resume import begun_events
-from agentcli.app.side_by_side import OnMain
 from agentcli.errors import AgentError
 from agentcli.events import Action, Event, Progress, Risk, Source
 from agentcli.events.actions import AgentDelegateAction, MessageAction
@@ -41,7 +41,7 @@ class ChildRun:
     def __init__(
         self,
         delegation: Delegation,
-        builder: Callable[[OnMain | None], ChildBuilder],
+        builder: Callable[[MainThreadCalls | None], ChildBuilder],
         grants: Sequence[str],
         notify: Callable[[Progress], None],
         *,
@@ -62,17 +62,17 @@ class ChildRun:
         self._reads_only = reads_only
         self._opened: OpenSession | None = None
 
-    def open(self, on_main: OnMain | None) -> bool:
+    def open(self, main_thread: MainThreadCalls | None) -> bool:
         """Open the child's session, and return whether there is work to do."""
         notify = self._notify
-        if on_main is not None:
-            pass_on = on_main.later
+        if main_thread is not None:
+            pass_on = main_thread.later
 
             def notify(progress: Progress) -> None:
                 pass_on(lambda: self._notify(progress))
 
         try:
-            self._opened = self._open(self._builder(on_main), notify)
+            self._opened = self._open(self._builder(main_thread), notify)
         except AgentError as error:
             self.error = error
         return self._opened is not None
@@ -121,10 +121,10 @@ class ChildRun:
 class ChildApprover:
     """Asks whoever the parent would ask, and says for which child."""
 
-    def __init__(self, approver: Approver, name: str, on_main: OnMain | None) -> None:
+    def __init__(self, approver: Approver, name: str, main_thread: MainThreadCalls | None) -> None:
         self._approver = approver
         self._name = name
-        self._on_main = on_main
+        self._main_thread = main_thread
 
     def ask(self, action: Action, reason: str, *, risk: Risk) -> Approval:
         told = f"for the child {self._name}: {reason}"
@@ -132,7 +132,7 @@ class ChildApprover:
         def ask() -> Approval:
             return self._approver.ask(action, told, risk=risk)
 
-        return ask() if self._on_main is None else self._on_main.now(ask)
+        return ask() if self._main_thread is None else self._main_thread.now(ask)
 
     def answer(self, question: str, options: Sequence[str]) -> None:
         """A child never asks a question itself."""

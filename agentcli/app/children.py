@@ -18,9 +18,9 @@ from agentcli.app.child_parent import ChildBuilder, Parent
 from agentcli.app.child_report import report_of
 from agentcli.app.child_role import ChildRole
 from agentcli.app.child_run import ChildApprover, ChildRun, Delegation
+from agentcli.app.parallel_turns import MainThreadCalls, run_in_parallel
 from agentcli.app.policy import SessionPolicy
 from agentcli.app.sandbox import TMP_FOLDER
-from agentcli.app.side_by_side import OnMain, run_side_by_side
 from agentcli.errors import LLMError, LLMErrorKind, ToolError, TurnInterrupted
 from agentcli.events import Observation
 from agentcli.events.actions import AgentDelegateAction
@@ -131,7 +131,7 @@ class Children:
         share = None if left is None else left / max(1, len(delegations))
         runs = [self._child(each, share) for each in delegations]
         if len(runs) > 1:
-            run_side_by_side(runs, self._parent.settings.delegation.side_by_side)
+            run_in_parallel(runs, self._parent.settings.delegation.side_by_side)
             for index, run in enumerate(runs):
                 if _ended_by(run, MAX_BUDGET):
                     # The others may not have used up their shares.
@@ -160,19 +160,19 @@ class Children:
         )
         return ChildRun(
             given,
-            lambda on_main: self._builder(role, on_main),
+            lambda main_thread: self._builder(role, main_thread),
             (*parent.session.state.grants, *self._grants),
             parent.session.notify,
             reads_only=reads_only,
             has_own_budget=role.budget_usd is not None and role.budget_usd == limits[0],
         )
 
-    def _builder(self, role: ChildRole, on_main: OnMain | None) -> ChildBuilder:
+    def _builder(self, role: ChildRole, main_thread: MainThreadCalls | None) -> ChildBuilder:
         parent, ask = self._parent, None
         if (asks := parent.ask_person) is not None:
 
             def ask(policy: SessionPolicy, current_text: Callable[[str], str | None]) -> Approver:
-                return ChildApprover(asks(policy, current_text), role.definition.name, on_main)
+                return ChildApprover(asks(policy, current_text), role.definition.name, main_thread)
 
         model, mode = parent.session.state.model, parent.policy.mode
         return parent.builder_for(role, role.settings(parent.settings, model, mode), ask)

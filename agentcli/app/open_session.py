@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from agentcli.agent.agent import Agent
 from agentcli.app import git_watch, knowledge, named_paths
 from agentcli.app.policy import SessionPolicy
-from agentcli.app.required import Required
+from agentcli.app.requirement_spec import RequirementSpec
 from agentcli.app.tool_context import remove_scratch
 from agentcli.errors import SessionError, UsageError
 from agentcli.events import Event, Source
@@ -56,7 +56,7 @@ class OpenSession:
         text: str,
         image_urls: Sequence[str] = (),
         typed: str = "",
-        required: Required | None = None,
+        required: RequirementSpec | None = None,
     ) -> None:
         """Record a message of the user and the knowledge it calls for; with the first one, the
         facts about the workspace too. Images are recorded as the model sees them. `typed` is the
@@ -85,19 +85,19 @@ class OpenSession:
         )
         events: list[Event] = [message]
         if required is not None:
-            events = [required.recorded, message, *required.told]
+            events = [required.recorded, message, *required.messages]
         self.session.emit_group(events)
         self.fresh = False
         named_paths.show(named, self.session, self.context)
         self.knowledge.recall(self.session)
 
-    def require(self, required: Required | None) -> None:
+    def require(self, required: RequirementSpec | None) -> None:
         """Record what is required of the work that is left, unless it is required already."""
         self._require_no_secret(required)
         if required is not None and not required.holds(self.session.state):
-            self.session.emit_group([required.recorded, *required.told])
+            self.session.emit_group([required.recorded, *required.messages])
 
-    def _require_no_secret(self, required: Required | None) -> None:
+    def _require_no_secret(self, required: RequirementSpec | None) -> None:
         """Raise UsageError if the check has a secret: it runs as recorded, where secrets are
         masked."""
         check = required.recorded.check if required is not None else ""

@@ -31,7 +31,7 @@ _MOST_BYTES = 64_000_000
 _GIT_BYTES = 20_000_000
 _HISTORY_BYTES = 100_000_000
 """Most bytes of a repository, unpacked, to search for secrets."""
-KEPT_SETTINGS = {"tools": ("max_output_chars",), "sandbox": ("read",)}
+RECORDED_SETTINGS = {"tools": ("max_output_chars",), "sandbox": ("read",)}
 """Settings that results depend on and that harm nobody who adopts them from a recording."""
 
 
@@ -95,7 +95,7 @@ class _Recorder:
             workspace=str(workspace),
             root=root,
             sandbox=started.sandbox,
-            settings=kept_settings(self._containment.settings),
+            settings=recorded_settings(self._containment.settings),
             hooked=self._stage.hooked,
             event_count=len(self._stage.events),
         )
@@ -228,19 +228,19 @@ def _tree_of(event: Event) -> str:
     return ""
 
 
-def kept_settings(settings: Settings) -> Mapping[str, object]:
-    """Return the kept settings by dotted key."""
+def recorded_settings(settings: Settings) -> Mapping[str, object]:
+    """Return the recorded settings by dotted key."""
     return {
         f"{section}.{name}": getattr(getattr(settings, section), name)
-        for section, names in KEPT_SETTINGS.items()
+        for section, names in RECORDED_SETTINGS.items()
         for name in names
     }
 
 
-def with_kept(settings: Settings, kept: Mapping[str, object]) -> Settings:
+def with_recorded_settings(settings: Settings, kept: Mapping[str, object]) -> Settings:
     """Return `settings` with those of a recording. Raises ValueError if one is invalid."""
     data = settings.model_dump()
-    for section, names in KEPT_SETTINGS.items():
+    for section, names in RECORDED_SETTINGS.items():
         for name in names:
             if (key := f"{section}.{name}") in kept:
                 data[section][name] = kept[key]

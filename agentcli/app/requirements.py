@@ -41,7 +41,7 @@ def requirements(
     containment: Containment,
     session: Session,
     checkpointer: Checkpointer | None,
-) -> SessionRequirements:
+) -> RequirementChecker:
     """Build the requirements of a session whose commands run in `containment`."""
 
     def run_check(command: str, on_output: Callable[[str], None]) -> CheckResult:
@@ -55,10 +55,10 @@ def requirements(
             if checkpointer is not None:
                 checkpointer.may_have_changed()
 
-    return SessionRequirements(run_check)
+    return RequirementChecker(run_check)
 
 
-class SessionRequirements:
+class RequirementChecker:
     """See `Requirements` in `agentcli.agent.agent`."""
 
     def __init__(self, run_check: RunCheck) -> None:

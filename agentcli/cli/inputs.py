@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from agentcli.app.agent_builder import AgentBuilder
 from agentcli.app.open_session import OpenSession
-from agentcli.app.required import Required
+from agentcli.app.requirement_spec import RequirementSpec
 from agentcli.cli import stdin
 from agentcli.ui.sanitize import say_note
 
@@ -21,7 +21,9 @@ class UserInput:
     piped: stdin.Piped | None = None
     image_urls: tuple[str, ...] = ()
 
-    def record(self, builder: AgentBuilder, opened: OpenSession, required: Required | None) -> None:
+    def record(
+        self, builder: AgentBuilder, opened: OpenSession, required: RequirementSpec | None
+    ) -> None:
         """Record this in the session, which is closed if that fails. `required` is what the work
         must come to."""
         with opened.closed_on_failure():

@@ -9,7 +9,7 @@ from agentcli.app.agent_builder import AgentBuilder
 from agentcli.app.attachments import attached
 from agentcli.app.config import resolve_workspace
 from agentcli.app.open_session import OpenSession
-from agentcli.app.required import required_of
+from agentcli.app.requirement_spec import requirement_spec
 from agentcli.cli import stdin
 from agentcli.cli.flags import Flags
 from agentcli.cli.inputs import UserInput, piped_beside
@@ -48,7 +48,7 @@ class NewSession:
 
     def open(self, builder: AgentBuilder, outcome: OutcomeReporter) -> OpenSession:
         image_urls = self._checked_images()
-        required = required_of(builder.settings.run, self._schema, builder.environ)
+        required = requirement_spec(builder.settings.run, self._schema, builder.environ)
         name = self._checked_name(builder)
         # Mistakes that can be found early are reported before anyone waits for the end of a pipe.
         ready = builder.prepare()

@@ -12,7 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from agentcli.app.agent_builder import AgentBuilder
-from agentcli.app.record import with_kept, write_recording
+from agentcli.app.record import with_recorded_settings, write_recording
 from agentcli.app.rerun import Verification
 from agentcli.app.rerun import verify as verify_stage
 from agentcli.app.rerun_tools import RerunContext
@@ -126,7 +126,7 @@ def _context(source: Source, builder: AgentBuilder) -> RerunContext:
     if isinstance(source, Recording):
         # The result for a recording must not depend on the settings of whoever verifies it.
         try:
-            settings = with_kept(Settings(), source.header.settings)
+            settings = with_recorded_settings(Settings(), source.header.settings)
         except ValueError as error:
             raise SessionError(f"the settings of the recording are not valid: {error}") from error
     return RerunContext(

@@ -13,7 +13,7 @@ from agentcli.app.agent_builder import AgentBuilder
 from agentcli.app.attachments import attached
 from agentcli.app.config import resolve_workspace
 from agentcli.app.open_session import OpenSession
-from agentcli.app.required import required_of
+from agentcli.app.requirement_spec import requirement_spec
 from agentcli.app.resume import workspace_of
 from agentcli.cli import stdin
 from agentcli.cli.flags import Flags
@@ -66,7 +66,9 @@ class StoredSession:
 
     def open(self, builder: AgentBuilder, outcome: OutcomeReporter) -> OpenSession:
         said = self.read(builder)
-        required = required_of(builder.settings.run, self._flags.output_schema, builder.environ)
+        required = requirement_spec(
+            builder.settings.run, self._flags.output_schema, builder.environ
+        )
 
         def subscribers(session: Session) -> Sequence[Subscriber]:
             self._tell_summary(session)

@@ -17,7 +17,7 @@ from agentcli.agent.run_limits import MAX_BUDGET
 from agentcli.app.agent_builder import AgentBuilder
 from agentcli.app.builders import NOBODY, Person, builder_in
 from agentcli.app.config import parse_assignments
-from agentcli.app.required import required_of
+from agentcli.app.requirement_spec import requirement_spec
 from agentcli.app.tries import Tries, TryCopy, tries_of
 from agentcli.checkpoints.snapshots import Change
 from agentcli.cli.ask_trust import ask_trust
@@ -117,7 +117,7 @@ def _require_check(builder: AgentBuilder, flags: Flags) -> None:
             "tries need a check to be judged by",
             hint='e.g. agent run --tries 3 --check "make test" "…"',
         )
-    required_of(builder.settings.run, flags.output_schema, builder.environ)
+    requirement_spec(builder.settings.run, flags.output_schema, builder.environ)
 
 
 class _Race:

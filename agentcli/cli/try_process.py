@@ -16,7 +16,7 @@ from agentcli.app.agent_builder import AgentBuilder
 from agentcli.app.check import CheckResult
 from agentcli.app.child_run import Follower
 from agentcli.app.open_session import OpenSession
-from agentcli.app.required import required_of
+from agentcli.app.requirement_spec import requirement_spec
 from agentcli.app.tries import Judgement, TryCopy, judge
 from agentcli.cli.builders import redactor
 from agentcli.cli.flags import Flags
@@ -73,7 +73,7 @@ class Attempt:
             return [*outcome.subscribers(session), Follower(session, 0, _tell_progress)]
 
         builder = self.builder
-        required = required_of(builder.settings.run, self.flags.output_schema, builder.environ)
+        required = requirement_spec(builder.settings.run, self.flags.output_schema, builder.environ)
         if self.copy.session is None:
             opened = builder.create(subscribers)
         else:

@@ -26,11 +26,11 @@ _OF_BASH = frozenset(
 
 
 @dataclass(frozen=True)
-class Required:
-    """Requirements: `recorded` is what the session keeps, `told` what the model is told."""
+class RequirementSpec:
+    """Requirements: `recorded` is what the session keeps, `messages` what the model is told."""
 
     recorded: RequirementsObservation
-    told: tuple[Event, ...] = ()
+    messages: tuple[Event, ...] = ()
 
     def holds(self, state: State) -> bool:
         """Whether exactly this is required already."""
@@ -38,9 +38,9 @@ class Required:
         return state.required == wanted
 
 
-def required_of(
+def requirement_spec(
     settings: RunSettings, schema: Path | Mapping[str, Any] | None, environ: Mapping[str, str]
-) -> Required | None:
+) -> RequirementSpec | None:
     """Return the requirements, None if there are none. `schema` is a file or the content of one.
     Raises UsageError for a check that can't be run, and for an invalid `schema`."""
     answer_schema = _schema(schema) if schema is not None else None
@@ -54,7 +54,7 @@ def required_of(
         retries=settings.check_retries if settings.check else 0,
         answer_schema=answer_schema,
     )
-    return Required(recorded, () if answer_schema is None else (_told(answer_schema),))
+    return RequirementSpec(recorded, () if answer_schema is None else (_told(answer_schema),))
 
 
 def _schema(given: Path | Mapping[str, Any]) -> dict[str, Any]:

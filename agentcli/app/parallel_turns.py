@@ -25,7 +25,7 @@ consistent at any time."""
 
 
 class Job(Protocol):
-    def open(self, on_main: OnMain) -> bool:
+    def open(self, main_thread: MainThreadCalls) -> bool:
         """Prepare, on the main thread. Return False if there is nothing to work on."""
 
     def work(self) -> None:
@@ -35,7 +35,7 @@ class Job(Protocol):
         """Clean up after `work`, on the main thread."""
 
 
-class OnMain:
+class MainThreadCalls:
     """Has the main thread do something on behalf of another one."""
 
     def __init__(self, calls: queue.SimpleQueue[Call]) -> None:
@@ -63,7 +63,7 @@ class OnMain:
         return answer.result()
 
 
-def run_side_by_side(jobs: Sequence[Job], most: int) -> None:
+def run_in_parallel(jobs: Sequence[Job], most: int) -> None:
     """Open, work on and close all `jobs`, at most `most` at once. An interrupt stops each where it
     does no harm, and is raised on; so is the first error of a job, when the running ones are
     done."""
@@ -77,7 +77,7 @@ def run_side_by_side(jobs: Sequence[Job], most: int) -> None:
             while waiting and not errors and len(running) < most:
                 job = waiting.popleft()
                 with shield():
-                    if job.open(OnMain(calls)):
+                    if job.open(MainThreadCalls(calls)):
                         thread = _thread(job, errors)
                         running[thread] = job
                         thread.start()
