@@ -1,1 +1,1 @@
-"""Sessions as evidence: recordings of them, and what it takes to compare one with itself."""
+"""Recordings of sessions, and what it takes to compare two runs of one."""

@@ -1,4 +1,4 @@
-"""What came of an action in two runs, compared."""
+"""Compare the results of an action in two runs."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ _INCIDENTAL = frozenset(
         *("full_output_path", "exports_layer", "job_id"),
     )
 )
-"""Fields of an observation that are no result, or are compared in another way."""
+"""Fields of an observation that are not results, or are compared in another way."""
 _CONTEXT = 2
 
 
 @dataclass(frozen=True)
 class Difference:
-    """The first one: `event_id` is that of the observation, `action` what was done, in words."""
+    """The first difference between two runs. `event_id` is that of the observation; `action` says
+    in words what was done."""
 
     event_id: int
     action: str
@@ -41,7 +42,8 @@ def difference(
     before: Normaliser,
     after: Normaliser,
 ) -> Difference | None:
-    """How `now` differs from what was `recorded`, each made comparable by its own run's."""
+    """Return how `now` differs from what was `recorded`, None if it doesn't. Each is normalised by
+    the normaliser of its own run."""
     if isinstance(action, CmdRunAction) and _is_cut_by_time(action):
         old, new = [recorded.kind], [now.kind]
     else:
@@ -53,17 +55,17 @@ def difference(
 
 
 def _is_cut_by_time(action: CmdRunAction) -> bool:
-    """Whether the machine's speed says how far a job has come by then."""
+    """Whether it depends on the machine's speed how much of the output is there."""
     return action.background or (action.job is not None and action.command.strip() == "stop")
 
 
 def unified_diff(old: Sequence[str], new: Sequence[str]) -> str:
-    """A diff of lines, without line ends."""
+    """Return a diff of lines, without line ends."""
     return "\n".join(difflib.unified_diff(old, new, "recorded", "now", lineterm="", n=_CONTEXT))
 
 
 def _described(action: Action, observation: Observation, normaliser: Normaliser) -> list[str]:
-    """What came of it in lines: facts, then the content."""
+    """Return the result of an action as lines: facts, then the content."""
     clean: Callable[[str], str] = normaliser.of_file
     if isinstance(action, CmdRunAction | IPythonRunCellAction):
         of_git = isinstance(action, CmdRunAction) and "git" in action.command
@@ -75,12 +77,13 @@ def _described(action: Action, observation: Observation, normaliser: Normaliser)
     facts = [f"result: {observation.kind}", *(clean(fact) for fact in _facts(values))]
     lines = clean(observation.content).splitlines()
     if isinstance(action, GlobAction):
-        # Newest first, and in a copy every file is new.
+        # The newest file comes first, and in a copy every file is new.
         lines.sort()
     return [*facts, *lines]
 
 
 def _facts(values: dict[str, Any], above: str = "") -> Iterator[str]:
+    """Yield a line for each field; `above` is the path of names before it."""
     for name, value in values.items():
         if name in _INCIDENTAL:
             continue

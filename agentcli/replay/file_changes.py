@@ -1,4 +1,4 @@
-"""What differs between the files of two runs, from a diff of their snapshots."""
+"""Find what differs between the files of two runs, from a diff of their snapshots."""
 
 from __future__ import annotations
 
@@ -10,16 +10,15 @@ from agentcli.replay.normalise import Normaliser
 def differing_parts(
     diff: str, before: Normaliser, after: Normaliser, left_out: Collection[str] = ()
 ) -> str:
-    """The parts of a unified diff in which lines differ by more than two runs do by themselves:
-    those taken away are of the run `before`, those added of the one `after`. Files that are
-    `left_out` are not looked at."""
+    """Return the files of a unified diff that differ even after normalisation. `before` normalises
+    the removed lines, `after` the added ones. Files in `left_out` are ignored."""
     heads = tuple(f"diff --git a/{path} b/" for path in left_out)
     parts = (part for part in _parts(diff) if not part.startswith(heads))
     return "\n".join(part for part in parts if not _is_same(part, before, after))
 
 
 def _parts(diff: str) -> Iterator[str]:
-    """Of each file."""
+    """Yield the part of the diff about each file."""
     part: list[str] = []
     for line in diff.splitlines():
         if line.startswith("diff --git ") and part:
@@ -31,6 +30,7 @@ def _parts(diff: str) -> Iterator[str]:
 
 
 def _is_same(part: str, before: Normaliser, after: Normaliser) -> bool:
+    """Whether the part only differs in content that is the same once it is normalised."""
     head, hunks, body = part.partition("\n@@")
     only_content = hunks and not any(
         line.startswith(("old mode", "new mode", "new file", "deleted file", "rename"))

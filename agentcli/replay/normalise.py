@@ -1,5 +1,5 @@
-"""Texts of two runs of the same work, made comparable: what differs by itself is replaced by what
-it is. docs/records.md declares all of it."""
+"""Make texts of two runs of the same work comparable: replace what differs between runs anyway
+(times, places, process ids) by a name for it. docs/records.md lists all of it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PORTS = re.compile(
     r"((?:127\.0\.0\.1|0\.0\.0\.0|localhost|\[::1?\]):|\bport[ =:]+)(\d{5})\b", re.I
 )
 _FIRST_FREE_PORT = 32_768
-"""From here on the system gives them out; those below are chosen, and mean something."""
+"""The system assigns ports from here on; lower ones were chosen and mean something."""
 _COMMIT = r"(?=[a-f]*\d)(?=\d*[a-f])[0-9a-f]{7,40}\b"
 _COMMITS = re.compile(
     r"(\[[\w./-]+(?: \(root-commit\))? |^commit |\bHEAD (?:is now|detached) at |^Merge: |\(was "
@@ -22,7 +22,8 @@ _COMMITS = re.compile(
     rf"|^([*|/\\ ]*\^?){_COMMIT}(?:(\.\.){_COMMIT})?(?= |$)",
     re.M,
 )
-"""In what git says, not in the changes that it shows: `index` there names contents of files."""
+"""Commit ids in git's messages and lists. The `index` lines of a diff don't match: their ids are of
+file contents, which must be the same."""
 _LISTED = re.compile(
     r"^([bcdlps-])([rwxsStT-]{9}[.+@]?) +\d+ +\S+ +\S+ +([\d.,]+[KMGT]?) "
     r"+[A-Z]\w\w +\d+ +(?:\d\d:\d\d|\d{4}) (.*)$",
@@ -48,10 +49,10 @@ Patterns = Sequence[re.Pattern[str]]
 
 
 class Normaliser:
-    """Of one run. `places` are names of folders and files in that run with what both call them,
-    `session` is the id of both, `own` the patterns of the person, `now` when it took
-    place: of dates only those around it differ by themselves, a birthday does not. `lent` are
-    paths that one run has as folders and the other as links."""
+    """Normalises texts of one run. `places` are pairs of a path in that run and the path that both
+    runs use instead; `session` is the id of the session, `own` has the user's patterns. `now` is
+    the time of the run: only dates close to it are replaced, a birthday is not. `lent` are paths
+    that are folders in one run and links in the other."""
 
     def __init__(
         self,
@@ -69,7 +70,7 @@ class Normaliser:
         self._lent = {".", "..", *(path.rpartition("/")[2] for path in lent)}
 
     def of_file(self, text: str) -> str:
-        """What a file has, or the name of one: only places and dates of the run."""
+        """Normalise the content or name of a file: only places and dates of the run."""
         for pattern, name in self._places:
             text = name.join(pattern.split(text))
         text = _MASKED.sub("", self._without_home(text))
@@ -78,7 +79,7 @@ class Normaliser:
         return _SECONDS.sub(self._unless_far(_moment), _DATES.sub(self._unless_far(_day), text))
 
     def of_output(self, text: str, *, of_git: bool = False) -> str:
-        """What a program put out."""
+        """Normalise the output of a program; `of_git`: of a command with git in it."""
         text = _PORTS.sub(_port, self.of_file(text))
         text = _LISTED.sub(self._listed, _TOTAL.sub("total <size>\n", text))
         if of_git:
@@ -88,19 +89,19 @@ class Normaliser:
         return text
 
     def _without_home(self, text: str) -> str:
-        """The folder of the session, wherever that is, as what it is."""
+        """Replace the path of the session's folder, wherever it lies, by `<session>`."""
         first, *rest = text.split(self._session)
         pieces = [first]
         for piece in rest:
             before = pieces.pop()
             place = len(_END_OF_PATH.split(before[-_LONGEST_PATH:])[-1])
             pieces += [before[: len(before) - place], "<session>", piece]
-        # A layer of the sandbox that can't show it as /tmp names it as it is.
+        # A sandbox layer that can't show this folder as /tmp has its real path in outputs.
         return "".join(pieces).replace("<session>/tmp", "/tmp")
 
     def _listed(self, match: re.Match[str]) -> str:
-        """A line of `ls -l`. Owners and times are no part of a copy, sizes of folders and how often
-        they are linked are up to the file system, and around the copy is another folder."""
+        """Normalise a line of `ls -l`. A copy doesn't keep owners and times; link counts and sizes
+        of folders depend on the file system."""
         kind, mode, size, name = match.groups()
         if (bare := name.partition(" -> ")[0]) in self._lent:
             return bare
@@ -109,6 +110,8 @@ class Normaliser:
     def _unless_far(
         self, moment: Callable[[str], datetime | None]
     ) -> Callable[[re.Match[str]], str]:
+        """Return a replacement that keeps every `moment` far from the run's."""
+
         def replaced(match: re.Match[str]) -> str:
             told = moment(match[0])
             near = told is not None and abs(told - self._now) < _NEAR

@@ -1,4 +1,4 @@
-"""What folders and files are called in a copy of a session."""
+"""The names of a session's folders and files in a copy of it, and back."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from agentcli.events.observations import CmdOutputObservation
 
 
 class PathMap:
-    """`places` are folders as the session called them, with what they are in the copy."""
+    """Maps paths of a session to its copy and back. `places` are pairs of a folder's path in the
+    session and in the copy. If several paths lead to one folder, the first is the way back."""
 
     def __init__(self, places: Sequence[tuple[str, str]]) -> None:
         self._places = [(_as_folder(there), here) for there, here in places]
@@ -25,26 +26,26 @@ class PathMap:
             (there, self._back[here]) for there, here in places if self._back[here] != there
         ]
         self._outputs: dict[str, str] = {}
-        """What files that keep outputs are called now, by what they were called then."""
+        """The names of files with kept outputs: in the session, then in the copy."""
 
     def recorded_names(self) -> list[tuple[str, str]]:
-        """Return the names in the copy, with what the session called the same."""
+        """Return pairs of a name in the copy and the session's name for the same."""
         return [*self._back.items(), *((now, then) for then, now in self._outputs.items())]
 
     def aliases(self) -> list[tuple[str, str]]:
-        """Return other names that the session had for a folder, with the one that `back` gives it:
-        the log of a fork has the folder of the original too."""
+        """Return pairs of another name that the session had for a folder and the one in
+        `recorded_names`: the log of a fork has the original's folder too."""
         return self._aliases
 
     def learn(self, recorded: Observation, now: Observation) -> None:
-        """Of the files that keep what a command put out."""
+        """Note the name of the file that keeps a command's output, in both runs."""
         if isinstance(recorded, CmdOutputObservation) and isinstance(now, CmdOutputObservation):
             then, here = recorded.metadata.full_output_path, now.metadata.full_output_path
             if then and here:
                 self._outputs[Path(then).name] = Path(here).name
 
     def in_copy(self, action: Action) -> Action:
-        """`action` on what is in the copy."""
+        """Return `action` with the paths of the copy."""
         call = action.tool_call_metadata
         assert call is not None
         try:
@@ -60,7 +61,7 @@ class PathMap:
         return action.model_copy(update={"tool_call_metadata": metadata, **fields})
 
     def mapped(self, value: Any) -> Any:
-        """A value of JSON with the names of the copy, at any depth."""
+        """Return a JSON value with the paths of the copy, at any depth."""
         if isinstance(value, str):
             for pattern, here in self._places:
                 value = here.join(pattern.split(value))
@@ -73,5 +74,5 @@ class PathMap:
 
 
 def _as_folder(path: str) -> re.Pattern[str]:
-    """Matches the path of a folder, by itself or with something in it."""
+    """Match the path of a folder, alone or as the beginning of a path in it."""
     return re.compile(rf"(?<![\w.-]){re.escape(path)}(?![\w-]|\.\w)")

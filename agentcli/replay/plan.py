@@ -1,4 +1,4 @@
-"""What of a session is done again to verify it, and what is taken from its record. Pure."""
+"""Plan what of a session is repeated to verify it, and what is taken from its record. Pure."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from agentcli.security.redact import MASK
 RERUN_TOOLS = frozenset(
     ("bash", "python", "read", "write", "edit", "grep", "glob", "todo", "think", "finish", "recall")
 )
-"""Tools whose calls are done again: they reach nothing but the copy, by commands in the sandbox or
-by the session's own view of files."""
+"""Tools whose calls are repeated. They reach nothing but the copy: by sandboxed commands, or by the
+session's own view of files."""
 _WHY_NOT_RERUN = {
     "ask": "answers of the person",
     "delegate": "work of children",
@@ -39,14 +39,14 @@ _WHY_NOT_RERUN = {
 _OF_SERVERS = "tools of servers and packages"
 _NOT_RUN = {"interrupted": "interrupted calls", "not_run": "calls that were not run"}
 _CUT_OFF = re.compile(r"\[(?:interrupted by the user|stopped: [^\]\n]*)\]\Z")
-"""The end of what a call had put out when an interrupt or the end of the time came."""
+"""The end of the output of a call that was interrupted or reached its time limit."""
 _CHANGES_FILES = frozenset(("bash", "python", "write", "edit"))
 _CHANGES_NOTHING = RERUN_TOOLS - _CHANGES_FILES | _WHY_NOT_RERUN.keys() - {"delegate", "llm_edit"}
 
 
 def why_not_rerun(action: Action, observation: Observation) -> str:
-    """Why what came of `action` is taken from the record, in words for a count of them; "" for what
-    is done again."""
+    """Return why the result of `action` is taken from the record, in words that fit before a count;
+    "" if the action is repeated."""
     call = action.tool_call_metadata
     assert call is not None
     if isinstance(observation, UserRejectObservation):
@@ -78,16 +78,18 @@ def _why_command_not_rerun(action: CmdRunAction, observation: Observation) -> st
 
 
 def is_changing(action: Action) -> bool:
-    """Whether it may change files of the workspace when it is done again."""
+    """Whether repeating the action may change files of the workspace."""
     call = action.tool_call_metadata
     return call is not None and call.function_name in _CHANGES_FILES
 
 
 @dataclass
 class _Span:
-    """What happened between two snapshots that follow each other. One is taken before the first
-    call of a step that may change files, so later steps have changed none: `step` is the reply
-    whose calls may have, "" where there is none, None where nobody knows."""
+    """What happened between two consecutive snapshots. A snapshot is taken before the first call
+    of a step that may change files, so only one step can have changed any: `step` is the id of its
+    reply, "" if there is none, None if it isn't known. `changing` are the results of repeated
+    calls that may have changed files, `taken` those of calls from the record, `said` the user's
+    messages."""
 
     hooked: bool
     step: str | None = ""
@@ -100,8 +102,8 @@ class _Span:
         return self.step is None or self.step == reply
 
     def place(self, at: int) -> int | None:
-        """The event after which the files are to be as in the later snapshot, which event `at`
-        tells of; None where they come to be so by what is done again."""
+        """Return the event after which the files are restored to the later snapshot, which event
+        `at` names; None if the repeated calls should have led to it."""
         if self.hooked and self.changing:
             return max(self.changing + self.taken)
         if self.taken:
@@ -113,9 +115,9 @@ class _Span:
 
 @dataclass(frozen=True)
 class RerunPlan:
-    """`brought`: by the event after which they come, the snapshot from which files are taken: a
-    person, or what is not done again, made them so. `compared`: by the event that tells of a
-    snapshot, the observation that the files are so by."""
+    """`restored`: by event, the snapshot to which the files are restored after it, since a person
+    or a call that isn't repeated made them so. `compared`: by the event that names a snapshot, the
+    result of the last call that made the files so."""
 
     restored: dict[int, str]
     compared: dict[int, int]
@@ -128,9 +130,9 @@ def plan_rerun(
     *,
     hooked: bool = False,
 ) -> RerunPlan:
-    """`start` is the snapshot that the copy begins as; `may_write`: whether a file that an action
-    names lies in the copy; `hooked`: programs of the person ran around each call, and may have
-    changed files."""
+    """Return the plan for a session's events. `start` is the snapshot that the copy begins as,
+    `may_write` says whether the file that an action names lies in the copy, `hooked` whether hooks
+    of the user ran around calls and may have changed files."""
     restored: dict[int, str] = {}
     compared: dict[int, int] = {}
     actions: dict[int, Action] = {}
@@ -164,7 +166,7 @@ def plan_rerun(
 
 
 def _step_of(waiting: Mapping[int, Action], checkpoint: CheckpointObservation) -> str | None:
-    """The reply whose first call that may change files comes next."""
+    """Return the id of the reply whose first call that may change files comes next."""
     if checkpoint.moment != "before_step":
         return ""
     first = next(iter(waiting.values()), None)
@@ -180,7 +182,7 @@ def _note(span: _Span, action: Action, observation: Observation, inside: bool) -
 
 
 def answered_call(event: Event, actions: dict[int, Action]) -> Action | None:
-    """The call that `event` is the result of."""
+    """Return the tool call that `event` is the result of."""
     if not isinstance(event, Observation) or isinstance(event, DecisionObservation):
         return None
     action = actions.get(-1 if event.cause is None else event.cause)
@@ -188,7 +190,7 @@ def answered_call(event: Event, actions: dict[int, Action]) -> Action | None:
 
 
 def _may_have_changed(action: Action, observation: Observation) -> bool:
-    """Of a call that is not done again."""
+    """Whether a call that isn't repeated may have changed files."""
     not_run = isinstance(observation, ErrorObservation) and observation.error_id == "not_run"
     call = action.tool_call_metadata
     if call is None or not_run or isinstance(observation, UserRejectObservation):
@@ -197,12 +199,13 @@ def _may_have_changed(action: Action, observation: Observation) -> bool:
 
 
 def first_snapshot(events: Sequence[Event]) -> str:
-    """That of the files before anything changed them; "" where none was kept."""
+    """Return the snapshot of the files before anything changed them; "" if none was kept."""
     kept = (e.tree for e in events if isinstance(e, CheckpointObservation) and e.tree)
     return next(kept, "")
 
 
 def user_messages(events: Sequence[Event]) -> Iterator[MessageAction]:
+    """Yield the user's messages."""
     for event in events:
         if isinstance(event, MessageAction) and event.source is Source.USER:
             yield event

@@ -1,4 +1,4 @@
-"""A file of a workspace as a line of a recording has it, and back in a folder."""
+"""Files of a workspace as lines of a recording, and written back to a folder."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _PERMISSIONS = 0o777
 
 @dataclass(frozen=True)
 class RecordedFile:
-    """`path` is relative to the top of the workspace. A file has `data`, a symlink the `link` that
-    it leads to, a folder neither; of one that is `gone` nothing is known but that."""
+    """A file, symlink or folder; `path` is relative to the top of the workspace. A file has
+    `data`, a symlink its target in `link`, a folder neither. `gone`: there is none at this path."""
 
     path: str
     data: bytes | None = None
@@ -29,7 +29,7 @@ class RecordedFile:
     gone: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """Text as text, so that a recording can be read and compared line by line."""
+        """Return its line. Text stays text, so that recordings can be read and diffed."""
         line: dict[str, Any] = {"file": self.path}
         if self.gone:
             return line | {"gone": True}
@@ -46,7 +46,8 @@ class RecordedFile:
 
     @classmethod
     def from_json(cls, line: Mapping[str, Any]) -> RecordedFile:
-        """Raises ValueError for a line that is none, or one whose path leads out of the folder."""
+        """Return the file in a line. Raises ValueError if it has none, or its path leads out of the
+        folder."""
         path = line.get("file")
         if not isinstance(path, str) or not _stays_inside(path):
             raise ValueError(f"{path!r} is no path in the workspace")
@@ -79,8 +80,8 @@ def _stays_inside(path: str) -> bool:
 
 
 def files_below(top: Path) -> Iterator[RecordedFile]:
-    """All that is in `top`, in the order of names; empty folders and those with modes of their own
-    are told too. Special files are not. Raises OSError."""
+    """Yield the files and symlinks in `top` in the order of their names, and folders that are empty
+    or have an unusual mode. Special files are left out. Raises OSError."""
     for parent, folders, names in os.walk(top):
         here = Path(parent)
         folders.sort()
@@ -94,7 +95,7 @@ def files_below(top: Path) -> Iterator[RecordedFile]:
 
 
 def recorded(place: Path, path: str) -> RecordedFile | None:
-    """What is at `place`; None for what is no file, link or folder. Raises OSError."""
+    """Return what is at `place`; None for a special file. Raises OSError."""
     try:
         facts = place.lstat()
     except FileNotFoundError:
@@ -110,8 +111,8 @@ def recorded(place: Path, path: str) -> RecordedFile | None:
 
 
 def write_below(top: Path, files: Iterable[RecordedFile]) -> None:
-    """Make what is in `top`, which nobody else uses, as these say. No symlink is followed, whatever
-    the recording says: links come last, and nothing is written below one. Raises OSError."""
+    """Write these files below `top`, which nobody else uses. Whatever the recording says, no
+    symlink is followed: links are made last, and nothing is written below one. Raises OSError."""
     links, modes = [], []
     for file in files:
         place = top / file.path
@@ -134,7 +135,7 @@ def write_below(top: Path, files: Iterable[RecordedFile]) -> None:
 
 
 def _clear(top: Path, place: Path, *, keep_folder: bool) -> None:
-    """Take away what is at `place`, and any link on the way to it."""
+    """Remove what is at `place`, and any symlink on the way to it."""
     relative = place.relative_to(top)
     for part in [*reversed(relative.parents)][1:]:
         if (top / part).is_symlink():

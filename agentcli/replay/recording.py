@@ -1,8 +1,8 @@
-"""Recordings: one file that has a session with all that is needed to do it again.
+"""Recordings: one file that holds a session with all that is needed to repeat it.
 
-Lines of JSON. The first says what it is; one for each file that was there when the task began;
-one for each event; and with `at`, one for each file that was another at the checkpoint of that
-number. `scripted/FILE` plays the replies in it.
+It consists of lines of JSON: a header; a line for each file that was there when the task began; one
+for each event; and, with the event in `at`, one for each file that had changed at that checkpoint.
+`scripted/FILE` plays the replies in it.
 """
 
 from __future__ import annotations
@@ -32,8 +32,9 @@ _UPGRADE = "upgrade agent to use it"
 
 @dataclass(frozen=True)
 class RecordingHeader:
-    """`workspace` is where the session worked, `root` the folder of the repository around it (the
-    same without one); `settings` are those that its results depend on, by dotted key."""
+    """The first line. `workspace` is where the session worked, `root` the top of the repository
+    around it, or the workspace if there is none; `settings` are those that its results depend on,
+    by dotted key."""
 
     session_id: str
     version: str
@@ -44,13 +45,13 @@ class RecordingHeader:
     sandbox: str
     settings: Mapping[str, Any] = field(default_factory=dict)
     hooked: bool = False
-    """Programs of the person ran around the calls, and may have changed files."""
+    """Whether hooks of the user ran around the calls and may have changed files."""
     event_count: int = 0
-    """By which a file that was cut off between two lines is known; 0: not told."""
+    """Shows whether the file was cut off between two lines; 0: not known."""
 
     def workspace_in(self, top: Path) -> Path:
-        """What the workspace is in a copy of the root at `top`. Raises SessionError where it was
-        no folder in there."""
+        """Return the workspace in a copy of the root at `top`. Raises SessionError if it does not
+        lie in the root."""
         place = Path(os.path.normpath(top / os.path.relpath(self.workspace, self.root)))
         if not place.is_relative_to(top):
             raise SessionError(f"{self.workspace} is no folder in {self.root}")
@@ -59,7 +60,7 @@ class RecordingHeader:
 
 @dataclass(frozen=True)
 class Recording:
-    """`files` are those at the start; `changes` by the checkpoint at which they were so."""
+    """`files` are those at the start; `changes` are by the event of the checkpoint."""
 
     header: RecordingHeader
     files: tuple[RecordedFile, ...]
@@ -73,7 +74,7 @@ def recording_lines(
     events: Iterable[Event],
     changes: Mapping[int, Iterable[RecordedFile]],
 ) -> Iterator[str]:
-    """The lines of a recording, each a JSON object."""
+    """Yield the lines of a recording, each a JSON object."""
     yield json.dumps({RECORDING: RECORDING_FORMAT, **asdict(header)})
     for file in files:
         yield json.dumps(file.to_json())
@@ -84,8 +85,8 @@ def recording_lines(
 
 
 def read_recording(path: Path) -> Recording:
-    """Raises SessionError, naming the line, for what is no recording, is damaged or comes from a
-    newer version."""
+    """Return the recording in a file. Raises SessionError, which names the line, if it is not a
+    recording, is damaged or was made by a newer version."""
     try:
         with open_regular(path, follow=True) as file:
             data = file.read(_MOST_BYTES + 1)
@@ -113,7 +114,7 @@ def read_recording(path: Path) -> Recording:
 
 
 class _Lines:
-    """What the lines after the first say; `number` is that of the newest, from 1."""
+    """Collects what the lines after the header hold; `number` is the newest line's, from 1."""
 
     def __init__(self) -> None:
         self.number = 1
