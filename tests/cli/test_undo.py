@@ -334,7 +334,7 @@ def test_a_session_that_moved_to_another_folder_undoes_only_there(agent, serve):
     assert (other / "b").read_text() == "2\n"
     refused = agent("rewind", name, "--to", "3")
     assert refused.returncode == 1
-    assert "now it works elsewhere" in refused.stderr
+    assert "it now works elsewhere" in refused.stderr
     copy = agent.home / "copy"
     assert agent("fork", name, "--at", "2", "--dir", str(copy)).returncode == 0
     assert list(copy.iterdir()) == []

@@ -69,7 +69,7 @@ def test_the_first_message_that_differs_is_named_and_once():
     other = [*TALK[:15], Message.user_message("message 15"), *TALK[16:20]]
     change = check.change(request(*other), [])
     assert change.changed == "message 17"
-    assert change.content.startswith("message 17 of 21 is not what it was")
+    assert change.content.startswith("message 17 of 21 differs from the request before")
     assert changed(check, request(*other, TALK[30])) is None
 
 
