@@ -1,4 +1,4 @@
-"""Where sessions can be kept, for tests: files, SQLite, and a PostgreSQL server of their own."""
+"""Provides stores for tests: files, SQLite, and a PostgreSQL server of their own."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ host all all 127.0.0.1/32 trust
 
 
 class PostgreSQL:
-    """A server on loopback, in a temporary folder; root hands it to somebody unprivileged. Not
-    `durable`: a crash of its machine would cost it something, that of a client does not."""
+    """A server on loopback in the temporary `folder`; under root it runs as an unprivileged user.
+    Unless it is `durable`, a crash of the machine may lose data, a crash of a client never."""
 
     def __init__(self, programs: Path, folder: Path, *, durable: bool = False) -> None:
         self._programs = programs
@@ -53,11 +53,11 @@ class PostgreSQL:
         self._run("pg_ctl", "-w", "-l", str(self._folder / "log"), "start")
 
     def stop(self) -> None:
-        """At once, as if its machine had failed."""
+        """Stop the server at once, as if its machine had failed."""
         self._run("pg_ctl", "-w", "-m", "immediate", "stop")
 
     def database(self) -> str:
-        """The URL of a place of its own for sessions."""
+        """Create a schema; return its URL as a store of sessions."""
         schema = f"test_{next(self._numbers)}"
         self.execute(f"CREATE SCHEMA {schema}")
         return f"{self.url}?options=-csearch_path%3D{schema}"
@@ -68,7 +68,7 @@ class PostgreSQL:
 
     @property
     def pid(self) -> int:
-        """Of the process that all others of the server descend from."""
+        """Process id of the server's main process."""
         return int((self._data / "postmaster.pid").read_text().split()[0])
 
     def execute(self, statement: str) -> None:
@@ -92,7 +92,7 @@ class PostgreSQL:
 
 
 def postgresql_programs() -> Path | None:
-    """Where the server's programs are, if it is installed."""
+    """Return the folder of the server's programs, None if it is not installed."""
     found = [path.parent for path in Path("/usr/lib/postgresql").glob("*/bin/initdb")]
     if named := shutil.which("initdb"):
         found.append(Path(named).parent)
@@ -115,8 +115,8 @@ def postgresql_server(programs: Path, *, durable: bool = False) -> Iterator[Post
 
 @contextmanager
 def places(kind: str) -> Iterator[Callable[[], str]]:
-    """What makes a place for sessions, a new one for each home. Raises LookupError where there can
-    be none."""
+    """Yield a function that creates stores of this kind, one for each home. Raises LookupError if
+    PostgreSQL is needed and not installed."""
     if kind != "postgresql":
         yield lambda: {"files": "files", "sqlite": "sqlite:///sessions.db"}[kind]
         return
@@ -128,7 +128,7 @@ def places(kind: str) -> Iterator[Callable[[], str]]:
 
 
 def _rights() -> dict[str, int]:
-    """The server refuses to be root's."""
+    """Return the user to run the server as, because it refuses to run as root."""
     if os.geteuid() != 0:
         return {}
     somebody = pwd.getpwnam("nobody")

@@ -1,5 +1,5 @@
-"""Killed at any moment, a session in a database loses nothing and repeats nothing; a database that
-goes away is told, and the session goes on when it is there again."""
+"""A session in a database that is killed at any moment loses nothing and repeats nothing. If the
+database goes away, the person is told, and the session goes on when it is back."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SAMPLED = 11
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def stores(request):
-    """Makes a place for sessions, a new one each time."""
+    """Return a function that creates stores, a new one each time."""
     if request.param == "sqlite":
         return lambda: "sqlite:///sessions.db"
     return request.getfixturevalue("postgresql").database

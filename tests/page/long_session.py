@@ -1,4 +1,4 @@
-"""A long session as they are: a task of many turns, its commands, reads and edits, a child's work,
+"""Generates a long, realistic session: many turns of commands, reads and edits, the work of a child,
 and a condensation whenever the window is full."""
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ _TODO = ("Reproduce the loss", "Flush at the end of input", "Columns in characte
 
 @dataclass
 class LongSession:
-    """Events as they are recorded; `lines` is how long its longest outputs are."""
+    """A session under construction; `lines` is the length of its longest outputs."""
 
     lines: int = 300
     parent: str | None = None
@@ -118,7 +118,7 @@ class LongSession:
         self.put(AgentStateChangedObservation(agent_state="running"))
 
     def reply(self, text: str, *actions: Action) -> list[int]:
-        """The ids of the actions."""
+        """Record a reply of the model; return the ids of its actions."""
         self.replies += 1
         parts: list[Event] = [MessageAction(content=text)] if text else []
         for number, action in enumerate(actions):
@@ -261,7 +261,7 @@ class LongSession:
 
 
 def long_session(events: int, lines: int = 300) -> Trajectory:
-    """One of about so many events, in four turns, with a child."""
+    """Return a session of about that many events, in four turns, with a child."""
     session, child = LongSession(lines), LongSession(30, parent=SESSION)
     for number, task in enumerate(_TASKS, 1):
         session.say(task)

@@ -1,4 +1,4 @@
-"""The pictures of docs/records.md: `python -m tests.page.screenshots` makes them anew."""
+"""Takes the pictures of docs/records.md: `python -m tests.page.screenshots`."""
 
 from __future__ import annotations
 

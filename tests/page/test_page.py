@@ -1,4 +1,4 @@
-"""The page of a session, opened in a real Chromium."""
+"""Opens the page of a session in a real Chromium."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def exported(events: list[Event], **header: object) -> str:
 
 
 def first_of(step: int, event: Event, **metrics: object) -> Event:
-    """The event as the only one of a reply."""
+    """Return the event as the only one of a reply."""
     told = LLMMetrics(model="house/large", **{"prompt_tokens": 1000 * step, **metrics})
     part = ReplyPart(id=f"r{step}", index=0, total=1)
     return event.model_copy(update={"reply": part, "llm_metrics": told})
@@ -78,7 +78,7 @@ def called(step: int, action: Event) -> Event:
 
 @dataclass
 class Opened:
-    """A page in the browser; what it asked for, and what it said on the console."""
+    """A page in the browser, with the URLs it requested and its messages on the console."""
 
     page: object
     asked: list[str] = field(default_factory=list)
@@ -141,7 +141,7 @@ IMAGE = (
 
 
 def hostile_events() -> list[Event]:
-    """Everything that others have a hand in, each full of what could do harm."""
+    """Return events in which every field that others can influence tries to do harm."""
     line = HOSTILE.replace("\n", " ")
     images = (
         IMAGE + '"onerror="hit=1',
@@ -197,7 +197,7 @@ def test_a_hostile_session_is_shown_and_does_nothing(opened):
 
 
 def story() -> list[Event]:
-    """Seven steps, of which the first three have left the model's sight before the last."""
+    """Return seven steps; the first three are condensed before the last."""
     events: list[Event] = [
         MessageAction(
             content="Where is the needle?",
@@ -295,7 +295,7 @@ def test_a_step_tells_what_was_in_the_window_and_what_had_gone(opened):
 @pytest.mark.cases(1)
 @pytest.mark.parametrize("lines", [300, 3_000])
 def test_a_session_of_3000_events_is_no_burden(opened, lines):
-    """However long its outputs are: 25 MB of them, or 200."""
+    """Whether its outputs are 25 MB or 200 MB long."""
     html = "".join(exporter("html")(long_session(3_000, lines)))
     assert html.count("<article") > 1_500
     assert len(html.encode()) < 5_000_000

@@ -1,4 +1,4 @@
-"""What the page says of each request, beside the requests that the server got."""
+"""Compares what the page says of each request with the requests that the server received."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def window_data(html: str) -> dict:
 
 
 def carried(data: dict, step: list) -> set[int]:
-    """The events that the page says a request carried, as its script takes them."""
+    """Return the events that a request carried according to the page."""
     base = data["bases"][step[1]]
     runs = [*base["shown"], [base["next"], step[0] - 1]]
     return {i for first, last in runs for i in range(first, last + 1)}
@@ -31,7 +31,7 @@ def carried(data: dict, step: list) -> set[int]:
 
 @pytest.mark.campaign
 def test_the_window_of_each_step_is_what_was_sent(agent, serve):
-    """Through a condensation, and after going back before some of the steps."""
+    """Across a condensation, and after a rewind before some of the steps."""
     steps = [Reply(f"Step {n}.", [Call("bash", {"command": f"seq {n} 400"})]) for n in range(1, 8)]
     replies = iter([*steps, Reply("Step 8."), Reply("Step 9."), Reply("Step 10.")])
     server = serve(

@@ -1,4 +1,4 @@
-"""Sessions in a database: one writer whatever breaks, copies that are whole, faults in words."""
+"""Sessions in a database: always one writer, complete copies, and faults explained to people."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_a_killed_process_locks_nobody_out(folder, kept_in):
 
 @in_a_database
 def test_who_lost_the_lock_unknowingly_writes_nothing_more(folder, kept_in):
-    """As when the connection broke that held it, and somebody else went on."""
+    """As when the connection with the lock broke, and another process went on."""
     with Session.create(folder) as first:
         first.emit(said("mine"))
         first._lock._release_lock()
@@ -272,7 +272,7 @@ def test_an_event_that_is_gone_or_damaged_is_named(folder, kept_in):
 
 
 def test_two_machines_are_kept_apart_and_told_what_is_not_there(agent, serve, postgresql):
-    """Two homes, which is what a database sees of two machines."""
+    """Two homes stand for two machines."""
     long = "for n in $(seq 20000); do echo line $n; done"
     command = Call("bash", {"command": long})
     server = serve([Reply("", [command]), Reply("A."), Reply("B."), Reply("C.")])
