@@ -9,8 +9,8 @@ from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 from agentcli import __version__
+from agentcli.app.replay_copy import ReplayCopy, replay_copy_of_session
 from agentcli.app.sandbox import Containment
-from agentcli.app.stage import Stage, stage_of_session
 from agentcli.errors import SessionError
 from agentcli.events import Event, event_from_dict, event_to_dict
 from agentcli.events.actions import RewindAction
@@ -45,24 +45,24 @@ def write_recording(
     hooked: bool,
 ) -> list[str]:
     """Write the session to `target`, with secrets masked. `start` is the snapshot it began with; if
-    empty, its first one. `hooked` is as in the stage, and `containment` is the session's. Returns
+    empty, its first one. `hooked` is as in the copy, and `containment` is the session's. Returns
     notes for people. Raises SessionError."""
     environ, home = containment.environ, containment.home
-    with stage_of_session(home, environ, record, start, hooked=hooked) as stage:
-        writer = _Recorder(stage, containment, redactor, target)
+    with replay_copy_of_session(home, environ, record, start, hooked=hooked) as copy:
+        writer = _Recorder(copy, containment, redactor, target)
         try:
             lines = list(writer.lines(record))
             replace_atomically(target, *(f"{line}\n".encode() for line in lines))
         except OSError as error:
             raise SessionError(f"{target} can't be written: {error.strerror or error}") from error
-        return [*stage.notes, *writer.notes]
+        return [*copy.notes, *writer.notes]
 
 
 class _Recorder:
     def __init__(
-        self, stage: Stage, containment: Containment, redactor: Redactor, target: Path
+        self, copy: ReplayCopy, containment: Containment, redactor: Redactor, target: Path
     ) -> None:
-        self._stage = stage
+        self._copy = copy
         self._containment = containment
         self._redactor = redactor
         self._target = target
@@ -73,7 +73,7 @@ class _Recorder:
         # Collect the files first, as the copy has them now: those of checkpoints replace them.
         files = list(self._files())
         changes = dict(self._changes())
-        events = map(self._shareable, self._stage.events)
+        events = map(self._shareable, self._copy.events)
         yield from recording_lines(self._header(record), files, events, changes)
 
     def _shareable(self, event: Event) -> Event:
@@ -85,8 +85,8 @@ class _Recorder:
     def _header(self, record: SessionRecord) -> RecordingHeader:
         started = next(e for e in record.events if isinstance(e, SessionStartedObservation))
         task = next((message.content for message in user_messages(record.events)), "")
-        root = self._stage.root
-        workspace = Path(root) / self._stage.workspace.relative_to(self._stage.top)
+        root = self._copy.root
+        workspace = Path(root) / self._copy.workspace.relative_to(self._copy.top)
         return RecordingHeader(
             session_id=record.folder.name,
             version=__version__,
@@ -96,14 +96,14 @@ class _Recorder:
             root=root,
             sandbox=started.sandbox,
             settings=recorded_settings(self._containment.settings),
-            hooked=self._stage.hooked,
-            event_count=len(self._stage.events),
+            hooked=self._copy.hooked,
+            event_count=len(self._copy.events),
         )
 
     def _files(self) -> Iterator[RecordedFile]:
         bare = [folder for folder in self._repositories() if not self._is_clean(folder)]
-        for file in files_below(self._stage.top):
-            place = self._stage.top / file.path
+        for file in files_below(self._copy.top):
+            place = self._copy.top / file.path
             if not any(place.is_relative_to(folder) for folder in bare) and self._belongs(file):
                 yield self._masked(file)
 
@@ -113,10 +113,10 @@ class _Recorder:
         path = PurePosixPath(file.path)
         if path.name.endswith(".sample") and path.parent.match("*.git/hooks"):
             return False
-        real = Path(self._stage.root) / path
+        real = Path(self._copy.root) / path
         if real == self._target:
             return False
-        if file.path in self._stage.lent:
+        if file.path in self._copy.lent:
             self._note(f"{path} is not in the recording: no snapshot has it")
             return False
         if is_generated(file.path):
@@ -150,13 +150,13 @@ class _Recorder:
     def _repositories(self) -> Sequence[Path]:
         return [
             Path(parent) / ".git"
-            for parent, folders, _ in os.walk(self._stage.top)
+            for parent, folders, _ in os.walk(self._copy.top)
             if ".git" in folders
         ]
 
     def _is_clean(self, folder: Path) -> bool:
         """Whether the repository is small enough and has no secrets in its history."""
-        shown = folder.relative_to(self._stage.top)
+        shown = folder.relative_to(self._copy.top)
         size = sum(file.lstat().st_size for file in folder.rglob("*") if file.is_file())
         if size > _GIT_BYTES:
             self._note(f"{shown} is not in the recording: it is too large, {size_text(size)}")
@@ -198,8 +198,8 @@ class _Recorder:
 
     def _changes(self) -> Iterator[tuple[int, list[RecordedFile]]]:
         """Yield for each checkpoint the files that differ from the previous one."""
-        store, before = self._stage.store, self._stage.start
-        for event in self._stage.events:
+        store, before = self._copy.store, self._copy.start
+        for event in self._copy.events:
             tree = _tree_of(event)
             if not tree or tree == before:
                 continue
@@ -211,7 +211,7 @@ class _Recorder:
                 and not is_generated(path)
             ]
             store.restore(tree, paths)
-            found = (recorded(self._stage.top / path, path) for path in paths)
+            found = (recorded(self._copy.top / path, path) for path in paths)
             yield event.id, [self._masked(f) for f in found if f is not None and self._belongs(f)]
             before = tree
 

@@ -13,8 +13,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from agentcli.app.replay_copy import ReplayCopy
 from agentcli.app.rerun_tools import RerunContext, RerunTools, contained
-from agentcli.app.stage import Stage
 from agentcli.events import Action, Event, Observation
 from agentcli.events.actions import CmdRunAction, SystemMessageAction, path_of
 from agentcli.events.base import COMMON_FIELDS
@@ -50,17 +50,17 @@ class Verification:
     notes: list[str] = field(default_factory=list)
 
 
-def verify(stage: Stage, context: RerunContext, tell: Callable[[Event], None]) -> Verification:
+def verify(copy: ReplayCopy, context: RerunContext, tell: Callable[[Event], None]) -> Verification:
     """Do the session again up to the first difference. `tell` gets each event before it is done.
     Raises ConfigError if no sandbox works, SessionError if something can't be written,
     TurnInterrupted; nothing keeps running afterwards."""
     with ExitStack() as ending:
-        session = Session.create(stage.own / "sessions" / stage.session_id)
+        session = Session.create(copy.own / "sessions" / copy.session_id)
         ending.callback(session.close)
         session.redact = context.redactor
-        rerun = _Rerun(stage, context, session)
+        rerun = _Rerun(copy, context, session)
         ending.callback(rerun.close)
-        for event in stage.events:
+        for event in copy.events:
             tell(event)
             rerun.found.difference = rerun.take(event)
             if rerun.found.difference is not None:
@@ -71,16 +71,16 @@ def verify(stage: Stage, context: RerunContext, tell: Callable[[Event], None]) -
 class _Rerun:
     """Each event of the record gets one with the same number in `session`."""
 
-    def __init__(self, stage: Stage, context: RerunContext, session: Session) -> None:
-        self.found = Verification(notes=list(stage.notes))
-        self._stage = stage
+    def __init__(self, copy: ReplayCopy, context: RerunContext, session: Session) -> None:
+        self.found = Verification(notes=list(copy.notes))
+        self._copy = copy
         self._context = context
         self._session = session
-        self._paths = PathMap(stage.places)
+        self._paths = PathMap(copy.places)
         self._actions: dict[int, Action] = {}
         self._tools: RerunTools | None = None
-        self._plan = plan_rerun(stage.events, stage.start, self._is_inside, hooked=stage.hooked)
-        if stage.hooked:
+        self._plan = plan_rerun(copy.events, copy.start, self._is_inside, hooked=copy.hooked)
+        if copy.hooked:
             self._note(
                 "hooks may have changed files: those of each snapshot are taken as they were"
             )
@@ -112,13 +112,13 @@ class _Rerun:
     def _open(self, started: SessionStartedObservation) -> None:
         """Act as a process that opens the session: a new shell, in the last one's folder."""
         self.close()
-        containment = contained(self._context, self._stage, self._session.folder, started)
+        containment = contained(self._context, self._copy, self._session.folder, started)
         layer = self.found.sandbox = containment.sandbox.layer
         if started.sandbox not in (layer, NO_LAYER):
             self._note(f"its sandbox, {started.sandbox}, does not work here: {layer} is used")
-        told = {"workspace": str(self._stage.workspace), "sandbox": layer, "writable": None}
+        told = {"workspace": str(self._copy.workspace), "sandbox": layer, "writable": None}
         self._session.emit(started.model_copy(update=told))
-        system = next((e for e in self._stage.events if isinstance(e, SystemMessageAction)), None)
+        system = next((e for e in self._copy.events if isinstance(e, SystemMessageAction)), None)
         self._tools = RerunTools(containment, self._session, started, system)
 
     def _note(self, note: str) -> None:
@@ -160,11 +160,11 @@ class _Rerun:
 
     def _normalisers(self, then: datetime) -> tuple[Normaliser, Normaliser]:
         """Return one normaliser for what was recorded then, and one for what comes now."""
-        stage, own = self._stage, self._context.own
+        copy, own = self._copy, self._context.own
         return (
-            Normaliser(self._paths.aliases(), stage.session_id, own, then, stage.lent),
+            Normaliser(self._paths.aliases(), copy.session_id, own, then, copy.lent),
             Normaliser(
-                self._paths.recorded_names(), stage.session_id, own, datetime.now(UTC), stage.lent
+                self._paths.recorded_names(), copy.session_id, own, datetime.now(UTC), copy.lent
             ),
         )
 
@@ -181,7 +181,7 @@ class _Rerun:
             data = read_regular(self._tools.file(now.path), follow=True)[0]
         except OSError:
             return False
-        for there, here in self._stage.places:
+        for there, here in self._copy.places:
             data = data.replace(here.encode(), there.encode())
         return digest(data) == recorded.digest
 
@@ -193,29 +193,29 @@ class _Rerun:
         if path is None or call is None or call.function_name not in ("write", "edit"):
             return True
         named = Path(self._paths.mapped(path))
-        return not named.is_absolute() or named.is_relative_to(self._stage.top)
+        return not named.is_absolute() or named.is_relative_to(self._copy.top)
 
     def _files_otherwise(self, checkpoint: CheckpointObservation) -> Difference | None:
         """Return a difference if the files are not as they were. It names the last call that may
         have changed them."""
         self.found.files += 1
-        store = self._stage.store
+        store = self._copy.store
         diff = store.diff(checkpoint.tree, store.take().tree)
         normalisers = self._normalisers(checkpoint.timestamp)
-        diff = differing_parts(diff, *normalisers, left_out=self._stage.lent)
+        diff = differing_parts(diff, *normalisers, left_out=self._copy.lent)
         if not diff:
             return None
-        answer = self._stage.events[self._plan.compared[checkpoint.id]]
+        answer = self._copy.events[self._plan.compared[checkpoint.id]]
         action = self._actions[answer.cause] if answer.cause is not None else None
         told = action.message if action is not None else ""
         return Difference(answer.id, told, diff, "the files are not as they were after it")
 
     def _bring(self, tree: str) -> None:
         """Restore the files to what a user, or something that is not done again, made of them."""
-        store = self._stage.store
+        store = self._copy.store
         now = store.take().tree
-        if self._stage.whole:
-            store.restore(tree, idle=self._stage.idle)
+        if self._copy.whole:
+            store.restore(tree, idle=self._copy.idle)
             return
         paths = [path for path in store.paths(now, tree) if ".git" not in Path(path).parts]
         if paths:

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from agentcli.app.replay_copy import ReplayCopy
 from agentcli.app.sandbox import Containment
-from agentcli.app.stage import Stage
 from agentcli.app.tool_context import remove_scratch, tool_context
 from agentcli.errors import ConfigError, SessionError, ToolError
 from agentcli.events import Action
@@ -45,21 +45,21 @@ class RerunContext:
 
 
 def contained(
-    context: RerunContext, stage: Stage, folder: Path, started: SessionStartedObservation
+    context: RerunContext, copy: ReplayCopy, folder: Path, started: SessionStartedObservation
 ) -> Containment:
     """Return a containment around the copy: with the session's layer if that works here, always
     with some layer, and never with the network. Raises ConfigError if none works."""
     wanted = started.sandbox if started.sandbox in _LAYERS else "auto"
     try:
-        return _contained(context, stage, folder, wanted, sealed=started.sealed)
+        return _contained(context, copy, folder, wanted, sealed=started.sealed)
     except ConfigError:
         if wanted == "auto":
             raise
-    return _contained(context, stage, folder, "auto", sealed=started.sealed)
+    return _contained(context, copy, folder, "auto", sealed=started.sealed)
 
 
 def _contained(
-    context: RerunContext, stage: Stage, folder: Path, layer: str, *, sealed: bool
+    context: RerunContext, copy: ReplayCopy, folder: Path, layer: str, *, sealed: bool
 ) -> Containment:
     settings = context.settings
     sandbox = {"layer": layer, "network": False, "writable": [], "share_tmp": False}
@@ -72,16 +72,16 @@ def _contained(
     containment = Containment(
         settings.model_copy(update=parts),
         context.environ,
-        stage.workspace,
+        copy.workspace,
         context.home,
         folder,
         context.keys,
         attended=False,
-        lent=[Path(stage.root) / path for path in stage.lent],
+        lent=[Path(copy.root) / path for path in copy.lent],
     )
     if not containment.sandbox.contains:
         raise ConfigError("no sandbox works here, and calls are done again only in one")
-    if not all(path.is_relative_to(stage.top) for path in containment.scope.writable):
+    if not all(path.is_relative_to(copy.top) for path in containment.scope.writable):
         raise SessionError(f"the copy is inside a repository: {containment.scope.writable[0]}")
     return containment
 

@@ -13,11 +13,11 @@ from pathlib import Path
 
 from agentcli.app.agent_builder import AgentBuilder
 from agentcli.app.record import with_recorded_settings, write_recording
+from agentcli.app.replay_copy import ReplayCopy, replay_copy_of_recording, replay_copy_of_session
 from agentcli.app.rerun import Verification
-from agentcli.app.rerun import verify as verify_stage
+from agentcli.app.rerun import verify as verify_copy
 from agentcli.app.rerun_tools import RerunContext
 from agentcli.app.sandbox import Containment
-from agentcli.app.stage import Stage, stage_of_recording, stage_of_session
 from agentcli.cli.builders import builder_for, redactor
 from agentcli.cli.named_place import named_file
 from agentcli.cli.session_common import clean_up_interrupted_work, here, working
@@ -83,13 +83,13 @@ def verify(source: Source, *, as_json: bool) -> int:
     """Repeat the work; return 0 if the results are the same, 1 with the first difference shown."""
     builder = builder_for(_workspace(source))
     count = len(source.events)
-    with working("copying the files") as tell, _stage(source, builder) as stage:
-        found = verify_stage(
-            stage,
+    with working("copying the files") as tell, _replay_copy(source, builder) as copy:
+        found = verify_copy(
+            copy,
             _context(source, builder),
             lambda event: tell(f"event {event.id} of {count}: {event.message}"),
         )
-    name = stage.session_id
+    name = copy.session_id
     if as_json:
         print(json.dumps(_as_json(name, found)))
     else:
@@ -105,14 +105,14 @@ def _workspace(source: Source) -> Path:
 
 
 @contextmanager
-def _stage(source: Source, builder: AgentBuilder) -> Iterator[Stage]:
+def _replay_copy(source: Source, builder: AgentBuilder) -> Iterator[ReplayCopy]:
     place = (builder.home, builder.environ)
     if isinstance(source, Recording):
-        with stage_of_recording(*place, source) as stage:
-            yield stage
+        with replay_copy_of_recording(*place, source) as copy:
+            yield copy
     else:
-        with stage_of_session(*place, source, hooked=_has_hooks(builder)) as stage:
-            yield stage
+        with replay_copy_of_session(*place, source, hooked=_has_hooks(builder)) as copy:
+            yield copy
 
 
 def _has_hooks(builder: AgentBuilder) -> bool:

@@ -1,5 +1,5 @@
-"""The stage on which a recorded session is done again: a copy of its files as they were at the
-start, and the snapshots that its events name."""
+"""The copy in which a recorded session is done again: its files as they were at the start, and the
+snapshots that its events name."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from agentcli.sessions.state import FOREIGN_PREFIX
 
 
 @dataclass(frozen=True)
-class Stage:
+class ReplayCopy:
     """A copy for doing a session again. `workspace` is the session's workspace in the copy, and
     `top` is that of its repository, which the session knew as `root`; `places` maps all folders
     that it knew to the copy. `own` is a private folder. `store` has the snapshots that `events`
@@ -53,17 +53,17 @@ class Stage:
 
 
 @contextmanager
-def stage_of_session(
+def replay_copy_of_session(
     home: Path,
     environ: Mapping[str, str],
     record: SessionRecord,
     start: str = "",
     *,
     hooked: bool = False,
-) -> Iterator[Stage]:
-    """Yield a stage for a session, which is only read. The copy is removed when the block ends,
+) -> Iterator[ReplayCopy]:
+    """Yield a copy for a session, which is only read. The copy is removed when the block ends,
     however it ends. `start` is the snapshot it began with, if that is not the first that its events
-    name; `hooked` is as in the stage. Raises SessionError if the session's files were not kept."""
+    name; `hooked` is as in the copy. Raises SessionError if the session's files were not kept."""
     record.require_whole()
     events, notes = _of_one_workspace(record.events)
     start = start or first_snapshot(events)
@@ -86,7 +86,7 @@ def stage_of_session(
         top = made.files / theirs.root.name
         notes += kept.write_out(start, top, idle=idle, lend=True)
         workspace = moved(Path(then), theirs.root, top)
-        yield Stage(
+        yield ReplayCopy(
             session_id=record.folder.name,
             events=events,
             root=str(theirs.root),
@@ -104,10 +104,10 @@ def stage_of_session(
 
 
 @contextmanager
-def stage_of_recording(
+def replay_copy_of_recording(
     home: Path, environ: Mapping[str, str], recording: Recording
-) -> Iterator[Stage]:
-    """Yield a stage for a recording, like `stage_of_session`. Raises SessionError if the files
+) -> Iterator[ReplayCopy]:
+    """Yield a copy for a recording, like `replay_copy_of_session`. Raises SessionError if the files
     can't be written."""
     header = recording.header
     with scratch(home, scratch_place(environ)) as made:
@@ -125,7 +125,7 @@ def stage_of_recording(
         if recording.changes:
             store.restore(start)
         known = {header.workspace: workspace, header.root: top}
-        yield Stage(
+        yield ReplayCopy(
             session_id=header.session_id,
             events=events,
             root=header.root,
