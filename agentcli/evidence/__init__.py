@@ -1,1 +1,1 @@
-"""What the log of a session proves of its work: what changed, what was tested, and how it went."""
+"""What a session's log proves about its work: what changed, what was tested, and the outcome."""

@@ -1,4 +1,4 @@
-"""Evidence folded from the events of a session, one after the other: pure, of the log alone."""
+"""Fold evidence from a session's events, one after the other. It depends on the log alone."""
 
 from __future__ import annotations
 
@@ -42,20 +42,21 @@ _MOST_RUNS = 200
 _MOST_FILES = 1_000
 _LONGEST_COMMAND = 200
 _MOST_OF_CHILD = 10
-"""Runs of tests that its parent records."""
+"""The most test runs of a child that its parent records."""
 _CHECK = "check"
 _OUTCOMES: dict[str, Outcome] = {"passed": "passed", "failed": "failed"}
 _ELSEWHERE = "elsewhere:"
-"""So imports mark a workspace that is no folder here."""
+"""Imported sessions have this prefix before a workspace of another machine."""
 _SCRATCH = "/tmp/"
 _NO_WORK = (_SCRATCH, "$AGENT_OUT/")
-"""Files there are nobody's work, unless the workspace is there: then they are relative to it."""
+"""Files below these are not part of the work, unless the workspace itself lies there: then their
+paths are relative to it."""
 
 
 @dataclass(frozen=True)
 class _Run:
-    """A run that counts as at the event `at`: what it tested was so then. `command` None: of a
-    child or the person's check, of which the words are not known."""
+    """A test run. It tested the files as they were at event `at`. `command` is None for a run of a
+    child and for the user's check, whose words are not analysed."""
 
     shown: TestRun
     at: int
@@ -65,23 +66,23 @@ class _Run:
 
 @dataclass(frozen=True)
 class _Change:
-    """It came somewhere between these events, both included."""
+    """A file changed between these two events, inclusive."""
 
     first: int
     last: int
 
 
 @dataclass(frozen=True)
-class _Ran:
-    """Something ran at the event `at`: a `command`, else what may do anything. `only_tests`: what
-    it changed if anything, it changed before its tests were over."""
+class _PossibleChange:
+    """Something ran at event `at` that may have changed files: a `command`, or, without one, a tool
+    that can do anything. `only_tests`: it changed nothing after its tests were over."""
 
     at: int
     command: str | None = None
     only_tests: bool = False
 
     def may_change(self) -> bool:
-        """Whether it may have changed files. Looked at when something did, or nobody can tell."""
+        """Whether it may have changed files. This parses the command, so call it only if needed."""
         if self.command is None:
             return True
         from agentcli.evidence.scripts import may_change
@@ -90,8 +91,8 @@ class _Ran:
 
 
 @dataclass(frozen=True)
-class _Begun:
-    """A command that still runs: what it tests, and since when."""
+class _RunningCommand:
+    """A command that still runs, the tests in it, and the event at which it started."""
 
     command: str
     tests: ScriptTests | None
@@ -100,24 +101,24 @@ class _Begun:
 
 
 class EvidenceFold:
-    """Takes events as they come, the first one first."""
+    """Collects evidence from events, which it must receive in order."""
 
     def __init__(self) -> None:
         self._workspace = ""
         self._folder: str | None = None
         self._asked: dict[int, CmdRunAction] = {}
-        self._jobs: dict[str, _Begun] = {}
-        self._waiting: _Begun | None = None
+        self._jobs: dict[str, _RunningCommand] = {}
+        self._waiting: _RunningCommand | None = None
         self._runs: list[_Run] = []
         self._changes: dict[str, _Change] = {}
-        """Of each file the last."""
+        """The last change of each file."""
         self._digests: dict[str, str] = {}
-        self._unseen: list[_Ran] = []
-        """What may have changed files since somebody last looked, which checkpoints do."""
+        self._unseen: list[_PossibleChange] = []
+        """What may have changed files since the last checkpoint compared them."""
         self._explained: set[str] = set()
-        """Files whose change since then is known from elsewhere."""
+        """Files whose change since that checkpoint was recorded by its own event."""
         self._outside = True
-        """Nothing of the session has run since then."""
+        """Whether the session has run nothing since that checkpoint."""
 
     @classmethod
     def of(cls, events: Iterable[Event]) -> EvidenceFold:
@@ -142,7 +143,7 @@ class EvidenceFold:
                 self._came(event)
 
     def _came(self, event: Observation) -> None:
-        """Of an action."""
+        """Take the result of an action."""
         match event:
             case CmdOutputObservation(cause=int() as cause):
                 self._output(event, self._asked.pop(cause, None))
@@ -155,14 +156,15 @@ class EvidenceFold:
             case DelegateObservation():
                 self._delegated(event)
             case IPythonRunCellObservation() | MCPObservation() | ToolResultObservation():
-                self._ran(_Ran(event.id))
+                self._ran(_PossibleChange(event.id))
 
     def _begin(self, event: SessionStartedObservation) -> None:
-        """Background commands of an earlier process are gone, with how they ended."""
+        """A process opens the session: commands of an earlier one are gone, their outcome
+        unknown."""
         self._workspace = event.workspace.removeprefix(_ELSEWHERE)
         self._folder = self._workspace
-        for begun in [*self._jobs.values(), *filter(None, [self._waiting])]:
-            self._record(begun, event.id, None, "", "it was ended with its session")
+        for running in [*self._jobs.values(), *filter(None, [self._waiting])]:
+            self._record(running, event.id, None, "", "it was ended with its session")
         self._jobs.clear()
         self._waiting = None
 
@@ -181,12 +183,12 @@ class EvidenceFold:
         end = first if last is None else last
         self._changes[path] = _Change(first, max(end, known.last if known else end))
 
-    def _ran(self, what: _Ran) -> None:
+    def _ran(self, what: _PossibleChange) -> None:
         self._unseen.append(what)
         self._outside = False
 
     def _checkpoint(self, event: CheckpointObservation | NullObservation) -> None:
-        """What differs from the checkpoint before came of what ran in between."""
+        """Attribute what differs from the previous checkpoint to what ran in between."""
         if event.changed is None:
             return
         unexplained = [path for path in event.changed if path not in self._explained]
@@ -197,8 +199,9 @@ class EvidenceFold:
         self._covered()
 
     def _when(self, event_id: int) -> tuple[int, int]:
-        """Between which events came what is seen at `event_id`: with what ran, with tests if
-        nothing else did, else before all of this step."""
+        """Return the events between which a change seen at `event_id` happened: those of the
+        commands that may have made it, the last tests if nothing else ran, or `event_id` if
+        nothing ran."""
         ran = [] if self._outside else [what for what in self._unseen if what.may_change()]
         others = [what.at for what in ran if not what.only_tests]
         if others:
@@ -206,7 +209,7 @@ class EvidenceFold:
         return (ran[-1].at, ran[-1].at) if ran else (event_id, event_id)
 
     def _rewound(self, event_id: int) -> None:
-        """Which files came back is not told; any may have."""
+        """Count every changed file as changed again: the event doesn't say which were restored."""
         for path in self._changes:
             self._change(path, event_id)
         self._covered()
@@ -224,72 +227,73 @@ class EvidenceFold:
             self._job_looked_at(event)
             return
         if action is not None and action.is_input and self._waiting is not None:
-            begun = self._waiting
+            running = self._waiting
         else:
             if self._waiting is not None:
                 self._record(self._waiting, event.id, None, "", "it was stopped")
             command = action.command if action is not None else event.command
-            begun = self._begun(command, event.id, folder)
+            running = self._running_command(command, event.id, folder)
         self._waiting = None
         still = event.metadata.exit_code is None and not event.metadata.exit_unknown
         if still and event.metadata.job_id is not None:
-            self._jobs[event.metadata.job_id] = begun
+            self._jobs[event.metadata.job_id] = running
         elif still and event.metadata.waiting_for_input:
-            self._waiting = begun
+            self._waiting = running
         else:
-            self._ended(begun, event)
+            self._ended(running, event)
 
-    def _begun(self, command: str, event_id: int, folder: str | None) -> _Begun:
-        """What runs from this event on."""
+    def _running_command(self, command: str, event_id: int, folder: str | None) -> _RunningCommand:
+        """Return the command that runs from this event on."""
         tests = None
         if may_test(command):
             from agentcli.evidence.scripts import tests_in
 
             tests = tests_in(command)
         only_tests = tests is not None and len(tests.changed_after) < len(tests.tests)
-        self._ran(_Ran(event_id, command, only_tests))
-        return _Begun(command, tests, event_id, folder)
+        self._ran(_PossibleChange(event_id, command, only_tests))
+        return _RunningCommand(command, tests, event_id, folder)
 
     def _job_looked_at(self, event: CmdOutputObservation) -> None:
         over = event.metadata.exit_code is not None or event.metadata.exit_unknown
-        begun = self._jobs.pop(event.metadata.job_id or "", None) if over else None
-        if begun is not None:
-            self._ended(begun, event)
+        running = self._jobs.pop(event.metadata.job_id or "", None) if over else None
+        if running is not None:
+            self._ended(running, event)
 
-    def _ended(self, begun: _Begun, event: CmdOutputObservation) -> None:
+    def _ended(self, running: _RunningCommand, event: CmdOutputObservation) -> None:
         why = "it ran out of time" if event.metadata.timed_out else ""
-        self._record(begun, event.id, event.metadata.exit_code, event.content, why)
+        self._record(running, event.id, event.metadata.exit_code, event.content, why)
 
     def _cut_off(self, event: ErrorObservation, action: CmdRunAction | None) -> None:
-        """One that was cut off has run, one that could not be started has not."""
+        """Take the error of a command. One that was interrupted has run, unless it never
+        started."""
         if action is None or event.error_id != "interrupted":
             return
         if not event.content.startswith("Not started"):
-            begun = self._begun(action.command, event.id, self._folder)
-            self._record(begun, event.id, None, "", "it was cut off")
+            running = self._running_command(action.command, event.id, self._folder)
+            self._record(running, event.id, None, "", "it was cut off")
 
     def _record(
-        self, begun: _Begun, event_id: int, code: int | None, output: str, why: str
+        self, running: _RunningCommand, event_id: int, code: int | None, output: str, why: str
     ) -> None:
-        if (tests := begun.tests) is None:
+        if (tests := running.tests) is None:
             return
         from agentcli.evidence.outcomes import outcome_of
 
         for number, command in enumerate(tests.tests):
             found = outcome_of(tests, number, code, output)
-            if found is None or self._is_of_scratch(command, begun.folder):
+            if found is None or self._is_of_scratch(command, running.folder):
                 continue
             outcome, reason = found
             shown = TestRun(
-                event_id, _short(begun.command), command.runner.name, outcome, why or reason
+                event_id, _short(running.command), command.runner.name, outcome, why or reason
             )
             if outcome != "unknown":
                 shown = replace(shown, why="")
-            at = begun.at - (number in tests.changed_after)
-            self._add(_Run(shown, at, command, begun.folder))
+            at = running.at - (number in tests.changed_after)
+            self._add(_Run(shown, at, command, running.folder))
 
     def _is_of_scratch(self, command: RunnerCall, folder: str | None) -> bool:
-        """Whether it runs tests in /tmp only, which say nothing of the workspace."""
+        """Whether it only runs tests in /tmp, which prove nothing about the workspace."""
         places = places_of(command, folder or self._workspace)
         own = self._workspace
         return bool(places) and all(
@@ -303,10 +307,10 @@ class EvidenceFold:
             del self._runs[0]
 
     def _checked(self, event: RequirementObservation) -> None:
-        """The person's check stands for tests."""
+        """Count the user's check as tests."""
         outcome: Outcome = "passed" if event.met else "failed"
         shown = TestRun(event.id, _short(event.command), _CHECK, outcome)
-        self._ran(_Ran(event.id, only_tests=True))
+        self._ran(_PossibleChange(event.id, only_tests=True))
         self._add(_Run(shown, event.id, None, None))
 
     def _delegated(self, event: DelegateObservation) -> None:
@@ -322,7 +326,7 @@ class EvidenceFold:
                 _OUTCOMES.get(str(run.get("outcome")), "unknown"),
                 session_id=event.session_id,
             )
-            # Of files that the child changed afterwards it says nothing.
+            # Tests before the child's last change prove nothing about its files.
             at = event.id if run.get("newest") else event.id - 1
             self._add(_Run(shown, at, None, None))
 
@@ -358,12 +362,13 @@ class EvidenceFold:
         return "passed" if sure else "unknown"
 
     def _unsure_since(self, at: int) -> bool:
-        """Whether something that nobody looked at may have changed files after event `at`."""
+        """Whether something may have changed files after event `at` without being compared."""
         later = (what for what in self._unseen if what.at > at and not what.only_tests)
         return any(what.may_change() for what in later)
 
     def _age(self, run: _Run) -> str:
-        """Whether it is newer than every change, older than one, or that isn't known."""
+        """Return "newer" for a run after every change, "older" for one before a change, "unknown"
+        if the events don't tell."""
         if run.at < max((change.first for change in self._changes.values()), default=-1):
             return "older"
         return "unknown" if run.at < self._last_change() else "newer"
@@ -372,7 +377,7 @@ class EvidenceFold:
         return max((change.last for change in self._changes.values()), default=-1)
 
     def _unmended(self) -> Iterable[_Run]:
-        """Runs that failed, of which no later one as wide passed."""
+        """Yield the failed runs after which nothing that covers the same tests passed."""
         for number, run in enumerate(self._runs):
             if run.shown.outcome == "failed":
                 later = self._runs[number + 1 :]
@@ -394,7 +399,7 @@ class EvidenceFold:
         return may_run(run.command, run.folder, str(Path(self._workspace) / path))
 
     def _relative(self, path: str) -> str:
-        """To the workspace, where it lies there."""
+        """Return a path relative to the workspace, if it lies in there."""
         if path == self._workspace:
             return "."
         inside = self._workspace and path.startswith(self._workspace + "/")
@@ -402,12 +407,13 @@ class EvidenceFold:
 
 
 def evidence_of(events: Iterable[Event]) -> Evidence:
+    """Return the evidence in a whole log."""
     return EvidenceFold.of(events).evidence
 
 
 def child_tests(evidence: Evidence, since: int = 0) -> tuple[dict[str, str | bool], ...]:
-    """What of a child's tests its parent records, from the event `since` on; `newest`: nothing
-    changed after them."""
+    """Return the child's test runs from event `since` on as its parent records them. `newest`: no
+    file changed after the run."""
     changed = -1 if evidence.changed_at is None else evidence.changed_at
     return tuple(
         {
@@ -422,6 +428,7 @@ def child_tests(evidence: Evidence, since: int = 0) -> tuple[dict[str, str | boo
 
 
 def _mends(later: _Run, failed: _Run) -> bool:
+    """Whether `later` passed and covers the tests of `failed`."""
     if later.shown.outcome != "passed":
         return False
     if later.shown.command == failed.shown.command and later.shown.runner == failed.shown.runner:

@@ -1,5 +1,5 @@
-"""Evidence of a session at work, gathered from when its first request is out: until then that waits
-for nothing."""
+"""Evidence of a running session. Gathering starts once the first request is sent, so that it delays
+nothing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class LateEvidence:
-    """A subscriber of a session that has the events `past` already."""
+    """A subscriber that gathers evidence; `past` are the events that the session already has."""
 
     def __init__(self, past: Iterable[Event] = ()) -> None:
         self._held = list(past)
@@ -30,7 +30,7 @@ class LateEvidence:
             self._gather()
 
     def on_progress(self, progress: Progress) -> None:
-        """Nothing passing is evidence, but while the model thinks there is time to begin."""
+        """Progress is no evidence, but while the model thinks there is time to start gathering."""
         if self._fold is None and progress == Status("thinking"):
             self._gather()
 

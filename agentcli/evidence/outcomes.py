@@ -1,4 +1,4 @@
-"""How tests went: by the exit code where it is theirs, else by what they printed."""
+"""Tell how tests went: by the exit code if it is theirs, else by what they printed."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _NO_FOLDER = re.compile(r"^.*: (?:line \d+: )?cd: ", re.MULTILINE)
 def outcome_of(
     tests: ScriptTests, number: int, exit_code: int | None, output: str
 ) -> tuple[Outcome, str] | None:
-    """Of the test `number` of a script that ended with `exit_code` (None: not known), and why it
-    isn't known. None where no test was run."""
+    """Return the outcome of the test `number` of a script that ended with `exit_code` (None: not
+    known), and the reason if it is unknown. None if no test was run."""
     runner = tests.tests[number].runner
     if exit_code == 0 and number in tests.if_zero:
         if runner.printed("untested", output):
@@ -39,6 +39,7 @@ def outcome_of(
 
 
 def _printed(runner: Runner, output: str) -> Outcome | None:
+    """Return the outcome that the runner's summary tells."""
     if runner.printed("failed", output):
         return "failed"
     return "passed" if runner.printed("passed", output) else None

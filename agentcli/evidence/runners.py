@@ -1,4 +1,4 @@
-"""Commands that look like tests: runners.toml, which says what its fields are."""
+"""Recognise commands that run tests, by the table in runners.toml, which explains its fields."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _PYTHON = re.compile(r"(?:python|pypy)[0-9.]*")
 
 @dataclass(frozen=True)
 class Runner:
-    """A row of the table. `calls`: the words after the first one, by the first. Patterns are
-    compiled when they are used, as most never are."""
+    """A row of the table. `calls` maps the first word of its commands to the words that follow.
+    Patterns are compiled on use, as most are never needed."""
 
     name: str
     calls: Mapping[str, tuple[tuple[str, ...], ...]]
@@ -39,8 +39,8 @@ class Runner:
     untested: str = _NEVER
 
     def printed(self, what: Literal["passed", "failed", "untested"], output: str) -> bool:
-        """At the end of it, in a line of the length that runners print: whoever tests may print
-        anything, and no expression is to take long."""
+        """Whether the end of the output has such a line. Only the beginning of each line is
+        searched: tests may print anything, and no expression may take long."""
         pattern = re.compile(getattr(self, what))
         lines = output[-_END_CHARS:].splitlines()
         return any(pattern.search(line[:_LINE_CHARS]) for line in lines)
@@ -48,9 +48,9 @@ class Runner:
 
 @dataclass(frozen=True)
 class RunnerCall:
-    """A call of a runner. `operands` are words that are no options, None where they are known only
-    when it runs. `narrowed`: it picks some of the tests. `folder`: where its script went before,
-    relative to where that began; None where that isn't known."""
+    """A call of a runner. `operands` are the words that aren't options; one is None if it is only
+    known at run time. `narrowed`: it selects some of the tests. `folder` is where it runs, relative
+    to where its script began; None if that isn't known."""
 
     runner: Runner
     operands: Words = ()
@@ -58,7 +58,7 @@ class RunnerCall:
     folder: str | None = ""
 
     def is_as_wide_as(self, other: RunnerCall) -> bool:
-        """Whether it runs whatever `other` does, as far as words tell."""
+        """Whether it runs all tests that `other` runs, as far as words tell."""
         if self.runner.name != other.runner.name or self.narrowed > other.narrowed:
             return False
         return set(self.operands) <= set(other.operands)
@@ -69,13 +69,13 @@ class _Table:
     runners: Mapping[str, Sequence[Runner]]
     """By the first word of their commands."""
     launchers: Sequence[tuple[tuple[str, ...], Options]]
-    """Those of most words first."""
+    """Those with the most words come first."""
     files: re.Pattern[str]
     scripts: re.Pattern[str]
 
 
 def may_test(text: str) -> bool:
-    """Whether a script may have a command that looks like tests; cheap."""
+    """Whether a script may run tests. This is a cheap check before parsing it."""
     return "test" in text or not _table().runners.keys().isdisjoint(_NAME.findall(text))
 
 
@@ -83,12 +83,13 @@ _NAME = re.compile(r"[\w.+-]+")
 
 
 def is_test_file(path: str) -> bool:
+    """Whether the file is named as files of tests are."""
     return bool(_table().files.fullmatch(path.rpartition("/")[2]))
 
 
 def call_of(words: Words, folder: str | None) -> RunnerCall | None:
-    """What the command `words`, without shells and wrappers around it, runs as tests; None for
-    nothing."""
+    """Return the runner call in a command that has no shells and wrappers around it; None if it
+    runs no tests."""
     for inner in _launched(words):
         if (found := call_of(inner, folder)) is not None:
             return found
@@ -103,8 +104,8 @@ def call_of(words: Words, folder: str | None) -> RunnerCall | None:
 
 
 def may_run(call: RunnerCall, folder: str, file: str) -> bool:
-    """Whether a call in `folder` may run the tests in `file`, both absolute. True where it isn't
-    known."""
+    """Whether a call in `folder` may run the tests in `file`; both paths are absolute. True if that
+    isn't known."""
     if not file.endswith(call.runner.suffixes):
         return False
     unknown = call.folder is None or call.narrowed or None in call.operands
@@ -116,7 +117,7 @@ def may_run(call: RunnerCall, folder: str, file: str) -> bool:
 
 
 def places_of(call: RunnerCall, folder: str) -> list[str]:
-    """Where a call in `folder` finds its tests; nothing where that isn't known."""
+    """Return the places where a call in `folder` looks for tests; none if that isn't known."""
     if call.folder is None or None in call.operands:
         return []
     at = os.path.normpath(Path(folder) / call.folder)
@@ -130,8 +131,8 @@ def is_below(path: str, folder: str) -> bool:
 
 
 def _names(word: str, folder: str, file: str) -> bool:
-    """Whether an operand may mean `file`: itself, a folder above it, a module, a part of its
-    name."""
+    """Whether an operand may select `file`: by its path, a folder above it, a module name, or a
+    part of its name."""
     operand = re.sub(r"::.*|(?:^|/)\.\.\.$", "", word)
     given = os.path.normpath(Path(folder) / operand)
     module = os.path.normpath(Path(folder) / operand.replace(".", "/"))
@@ -140,7 +141,7 @@ def _names(word: str, folder: str, file: str) -> bool:
 
 
 def _launched(words: Words) -> Iterator[Words]:
-    """What a launcher of this name would run."""
+    """Yield the command that a launcher such as `uv run` would run."""
     if not words or words[0] is None:
         return
     bare = (_name(words[0]), *words[1:])
@@ -160,8 +161,8 @@ def _name(word: str) -> str:
 
 
 def _after(words: Words, call: Sequence[str], runner: Runner) -> Words | None:
-    """What follows the words of `call`, which options may stand before; None where they are not
-    there."""
+    """Return the words without those of `call`, between which options may stand; None if `call`
+    isn't there."""
     before: list[str | None] = []
     rest = list(words)
     for wanted in call:
@@ -177,6 +178,7 @@ def _after(words: Words, call: Sequence[str], runner: Runner) -> Words | None:
 
 
 def _called(runner: Runner, words: Words, folder: str | None) -> RunnerCall | None:
+    """Return the call of `runner` with these words; None if they make it run nothing."""
     options: list[str] = []
     operands: list[str | None] = []
     rest = iter(words)
@@ -199,7 +201,8 @@ def _called(runner: Runner, words: Words, folder: str | None) -> RunnerCall | No
 
 
 def _script(words: Words, folder: str | None) -> RunnerCall | None:
-    """A file of tests, or a script named after them, that is run itself or by an interpreter."""
+    """Return the call if a test file, or a script named after tests, is run directly or by an
+    interpreter."""
     first = words[0] or ""
     table = _table()
     name = _name(first)
@@ -223,7 +226,7 @@ _SCRIPT = Runner("test script", {})
 
 @functools.cache
 def _table() -> _Table:
-    """Read in 2 ms, when there is something to tell of."""
+    """Return the table. Reading takes 2 ms, so it is read on first use."""
     data = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
     by_word: dict[str, list[Runner]] = {}
     for row in data["runner"]:

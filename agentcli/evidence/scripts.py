@@ -1,4 +1,4 @@
-"""The tests that a shell script runs, and what the exit code of the whole says of each."""
+"""Find the tests that a shell script runs, and what its exit code says about each."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ _CHANGE_NOTHING = frozenset(
     """cd pushd popd export set unset source . : ulimit umask alias shopt sleep clear echo printf
     true date pwd tail head cat less more wc cut tr""".split()  # noqa: SIM905
 )
-"""Whatever their words are; what is redirected to a file counts apart."""
+"""Commands that change no files whatever their arguments; redirections are judged separately."""
 _NEVER_FAIL = _CHANGE_NOTHING | frozenset(
     ("mkdir", "tee", "sort", "uniq", "sed", "awk", "nl", "fold")
 )
-"""As good as never, as they stand beside tests."""
+"""Commands that practically never fail when they stand beside tests."""
 
 
 @dataclass(frozen=True)
 class ScriptTests:
-    """`tests` in the order of the text. `if_zero`: those that passed for certain where the whole
-    ends with 0; `if_failed`: those that failed where it ends with something else. `changed_after`:
-    those after which something ran that may change files."""
+    """The tests in a script, in the order of its text; the other fields have their numbers.
+    `if_zero`: they passed for certain if the script ends with 0; `if_failed`: they failed if it
+    ends with another code; `changed_after`: something that may change files ran after them."""
 
     tests: tuple[RunnerCall, ...] = ()
     if_zero: frozenset[int] = frozenset()
@@ -51,7 +51,7 @@ class ScriptTests:
 
 @functools.lru_cache(maxsize=64)
 def tests_in(text: str) -> ScriptTests:
-    """Never raises: of what can't be read, nothing is told."""
+    """Return the tests in a script; none if it can't be parsed. Never raises."""
     if not may_test(text):
         return ScriptTests()
     reader = _Reader()
@@ -75,8 +75,8 @@ _NONE: frozenset[Any] = frozenset()
 
 @dataclass(frozen=True)
 class _Part:
-    """A part of a script, and what its exit code says of tests, by their number. `plain`: a failure
-    of it ends a script under `set -e`."""
+    """What the exit code of a part of a script says about tests, by their number; see ScriptTests.
+    `plain`: under `set -e` its failure ends the script."""
 
     if_zero: frozenset[int] = _NONE
     if_failed: frozenset[int] = _NONE
@@ -88,7 +88,7 @@ _UNKNOWN = _Part()
 
 
 def _both(first: _Part, second: _Part) -> _Part:
-    """`first && second`."""
+    """Return the part `first && second`."""
     failed = _NONE
     if not first.may_fail:
         failed = second.if_failed
@@ -99,7 +99,7 @@ def _both(first: _Part, second: _Part) -> _Part:
 
 
 def _either(first: _Part, second: _Part) -> _Part:
-    """`first || second`."""
+    """Return the part `first || second`."""
     may_fail = first.may_fail and second.may_fail
     return _Part(_NONE, first.if_failed | second.if_failed, may_fail, plain=False)
 
@@ -108,14 +108,14 @@ def _either(first: _Part, second: _Part) -> _Part:
 class _Reader:
     tests: list[RunnerCall] = field(default_factory=list)
     ends: list[int] = field(default_factory=list)
-    """For each test how many commands had ended by then."""
+    """For each test, the number of commands up to it."""
     count: int = 0
     last_change: int = -1
     folder: str | None = ""
     errexit: bool = False
     pipefail: bool = False
     may_have_left: frozenset[str] = _NONE
-    """With which codes an `exit` so far may have ended it: "zero", "other"."""
+    """The kinds of code with which an `exit` may have ended the script by now: "zero", "other"."""
     depth: int = 0
     source: bytes = b""
 
@@ -157,13 +157,13 @@ class _Reader:
         return _UNKNOWN
 
     def within(self, node: Node) -> None:
-        """What runs in a part whose exit code says nothing of it."""
+        """Read commands in a part whose exit code says nothing about them."""
         for child in node.named_children:
             if child.type != "comment":
                 self.part(child) if child.type in _STATEMENTS else self.within(child)
 
     def sequence(self, nodes: Sequence[Node]) -> _Part:
-        """Statements one after the other; the last decides, under `set -e` each."""
+        """Read statements in a row: the last decides the exit code, under `set -e` each of them."""
         whole: _Part | None = None
         for node, following in zip(nodes, [*nodes[1:], None], strict=True):
             if not node.is_named or node.type == "comment":
@@ -190,7 +190,7 @@ class _Reader:
         return whole or _UNKNOWN
 
     def pipeline(self, node: Node) -> _Part:
-        """Its stages run side by side: what they change is not after the tests among them."""
+        """Read a pipeline. Its stages run at once, so none changes files after another's tests."""
         before = self.last_change, len(self.tests)
         folder = self.folder
         parts = []
@@ -235,7 +235,7 @@ class _Reader:
         return self.call(tuple(words), self.text(node))
 
     def call(self, words: Words, written: str) -> _Part:
-        """A command with the wrappers around it."""
+        """Read a command, and what is in the wrappers around it."""
         inside = unwrap(words) if words else None
         if inside is not None and len(inside.scripts) == 1 and not inside.commands:
             return self.nested(inside.scripts[0])
@@ -257,19 +257,19 @@ class _Reader:
         return _Part(may_fail=name not in _NEVER_FAIL)
 
     def nested(self, script: str) -> _Part:
-        """A script for another shell."""
+        """Read a script for another shell."""
         with self._apart():
             return replace(self.script(script), plain=True)
 
     @contextmanager
     def _apart(self) -> Iterator[None]:
-        """In a shell of its own."""
+        """Keep what happens in a subshell from the shell around it."""
         before = self.folder, self.errexit, self.pipefail, self.may_have_left
         yield
         self.folder, self.errexit, self.pipefail, self.may_have_left = before
 
     def note(self, words: Words) -> None:
-        """Builtins that change where and how what follows runs."""
+        """Note builtins that change where and how the following commands run."""
         if words[:1] == ("cd",):
             self.folder = _entered(self.folder, words[1] if len(words) == 2 else None)
         elif words[:1] in (("exit",), ("return",)):

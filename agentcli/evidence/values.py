@@ -1,4 +1,4 @@
-"""What is found, as plain values."""
+"""Evidence as plain values."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Literal
 
 Outcome = Literal["passed", "failed", "unknown"]
 Status = Literal["none", "not_run", "passed", "failed", "outdated", "unknown"]
-"""Of the files as they were left: none: nothing changed and nothing was run; not_run: no tests were
-run; outdated: files changed after the tests; unknown: it can't be told whether tests passed, or
-whether files changed after them."""
+"""The status of the files as they were left. none: nothing changed and nothing was run; not_run: no
+tests were run; outdated: files changed after the tests; unknown: it can't be told whether tests
+passed, or whether files changed after them."""
 
 
 @dataclass(frozen=True)
 class TestRun:
-    """A command that looks like tests, or the person's check, whose end is the event `event_id`.
-    `why`: of an outcome that is not known. `session_id`: of the child that ran it."""
+    """A command that looks like tests, or the user's check, which ended at `event_id`. `why` is the
+    reason for an unknown outcome, `session_id` that of the child that ran it."""
 
     event_id: int
     command: str
@@ -27,10 +27,10 @@ class TestRun:
 
 @dataclass(frozen=True)
 class Evidence:
-    """Of a session up to now. Paths are relative to the workspace. `tests` are the newest runs;
-    `changed_at` and `passed_at` the events of the last change of a file and of the last run that
-    passed; `never_run` test files that changed and no later run can have run; `not_run_again`
-    commands that failed and neither they nor wider ones passed since."""
+    """The evidence in a session's log. Paths are relative to the workspace. `tests` are the newest
+    runs; `changed_at` and `passed_at` the events of the last change of a file and of the last run
+    that passed; `never_run` are changed test files that no later run can have covered;
+    `not_run_again` are failed commands after which neither they nor wider ones passed."""
 
     status: Status = "none"
     tests: tuple[TestRun, ...] = ()
@@ -42,7 +42,7 @@ class Evidence:
 
     @property
     def told(self) -> str:
-        """In a few words; "" where there is nothing to tell."""
+        """Return the status in a few words; "" if there is nothing to tell."""
         return _TOLD[self.status]
 
     @property
