@@ -194,7 +194,7 @@ def test_a_wrong_setting_stops_a_run_and_nothing_that_helps_to_mend_it(agent):
     settings_check = next(check for check in checks if check["name"] == "settings")
     assert settings_check["status"] == "failed"
     models = agent("models")
-    assert "left out" in models.stderr
+    assert "ignored" in models.stderr
     assert "no key is set" in models.stderr
     assert agent("--help").returncode == 0
 
@@ -234,7 +234,7 @@ def test_the_doctor_names_what_is_missing(agent, serve):
     del agent.env["ANTHROPIC_API_KEY"]
     done = agent("doctor")
     assert done.returncode == 0, done.stdout
-    assert "openai: answers, 1 models" in done.stdout
+    assert "openai: answers, 1 model" in done.stdout
     checks = {check["name"]: check for check in json.loads(agent("doctor", "--json").stdout)}
     assert checks["sandbox"]["status"] != "failed"
     agent.use(serve([], keys=["sk-other"]), MODELS["responses"])

@@ -119,7 +119,7 @@ def test_a_wrong_setting_does_not_stop_the_set_up_that_mends_it(agent, serve, as
     folder.mkdir(parents=True)
     (folder / "config.toml").write_text("[agent]\nmax_turn = 3\n")
     child = asked("setup")
-    child.expect_exact("left out:")
+    child.expect_exact("ignored:")
     answer(child, "leave: ", "another")
     answer(child, "/v1: ", "127.0.0.1:80")
     assert "is not the address of a server" in answer(child, "leave: ", "another")

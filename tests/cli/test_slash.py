@@ -212,7 +212,7 @@ def test_plan_mode_holds_from_the_next_action_on_and_leaving_it_ends_no_job(agen
     (agent.workspace / "go").touch()
     terminal.until("done in")
     assert not (agent.workspace / "a").exists()
-    enter("/permissions ask", "doesn't hold")
+    enter("/permissions ask", "neither the sandbox nor")
     enter("/status", "job-1")
     enter("/permissions plan", counted("plan: reads, changes nothing", 2))
     enter("plan it", "1 command in the background ended")

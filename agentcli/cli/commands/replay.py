@@ -19,7 +19,7 @@ Examples:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -84,17 +84,9 @@ def replay(
     as_json: Json = False,
 ) -> int:
     mode = _mode({"--verify": verify, "--model": model is not None, "--save": save is not None})
-    _require_for(
-        mode,
-        {
-            "--speed": speed is not None,
-            "--step": step,
-            "--from": first is not None,
-            "--to": last is not None,
-            "--dir": folder is not None,
-            "--json": as_json,
-        },
-    )
+    options: dict[str, object] = {"--speed": speed, "--step": step or None, "--from": first}
+    options |= {"--to": last, "--dir": folder, "--json": as_json or None}
+    _require_for(mode, [option for option, value in options.items() if value is not None])
     # --help and wrong options don't need the modules of sessions.
     from agentcli.cli import replaying
 
@@ -118,10 +110,10 @@ def _mode(given: Mapping[str, bool]) -> str:
     return modes[0] if modes else _SHOW
 
 
-def _require_for(mode: str, given: Mapping[str, bool]) -> None:
+def _require_for(mode: str, given: Sequence[str]) -> None:
     """Raise UsageError for an option that would have no effect."""
     for option, modes in _MODES.items():
-        if given[option] and mode not in modes:
+        if option in given and mode not in modes:
             hint = "agent sessions show --json has the events" if option == "--json" else ""
             raise UsageError(f"{option} is for {' and '.join(modes)}", hint=hint)
 
