@@ -23,7 +23,7 @@ paths."""
 _NEVER_SEARCHED = (Path("/dev"), Path("/proc"))
 _LARGEST_SCAN = 10_000
 """How many hidden files are compared with a file that has several hard links."""
-_CLOCK_SLACK_NS = 1_000_000_000
+CLOCK_SLACK_NS = 1_000_000_000
 """File systems stamp changes with a clock that may be this far behind ours."""
 
 
@@ -117,7 +117,7 @@ class Guard:
         # Read-only tools run concurrently.
         with self._scanning:
             # A link made since the last scan has changed the file's ctime.
-            if info.st_ctime_ns >= self._scanned_ns - _CLOCK_SLACK_NS:
+            if info.st_ctime_ns >= self._scanned_ns - CLOCK_SLACK_NS:
                 self._scanned_ns = time.time_ns()
                 self._hidden_files = frozenset(_linked_files(self._scope.hidden))
         return (info.st_dev, info.st_ino) in self._hidden_files

@@ -17,7 +17,8 @@ from typing import Any, BinaryIO
 _LOCK_S = 5.0
 """A writer needs milliseconds. We do not wait longer: the other process may be stopped."""
 _LOCK_PAUSE_S = 0.01
-_WRITABLE_BY_OTHERS = 0o022
+WRITABLE_BY_OTHERS = 0o022
+"""Bits of a file's mode."""
 _REMOVAL_S = 10.0
 """A process that is still alive there could go on filling the folder forever."""
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -76,7 +77,7 @@ def ownership_fault(facts: os.stat_result) -> str:
     user (root is trusted), or others may write to it."""
     if facts.st_uid not in (os.geteuid(), 0):
         return "it belongs to another user"
-    return "other users may write to it" if facts.st_mode & _WRITABLE_BY_OTHERS else ""
+    return "other users may write to it" if facts.st_mode & WRITABLE_BY_OTHERS else ""
 
 
 # --- writing ------------------------------------------------------------------------------------
@@ -139,6 +140,16 @@ def replace_durably(path: Path, body: bytes) -> None:
     # Nobody else uses this name; this replaces what a killed process left behind.
     _replace(path, path.with_name(f".{path.name}.new"), [body], mode, durable=True)
     sync_names(path.parent)
+
+
+def copy_owner_and_mode(handle: int, owner: tuple[int, int], mode: int) -> None:
+    """Give the open file this owner and group, and the permissions of `mode`. Raises OSError."""
+    info = os.fstat(handle)
+    if (info.st_uid, info.st_gid) != owner:
+        # Only root may change the owner; otherwise keeping the content matters more.
+        with suppress(OSError):
+            os.fchown(handle, *owner)
+    os.fchmod(handle, stat.S_IMODE(mode))
 
 
 def sync_names(folder: Path) -> None:

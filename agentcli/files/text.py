@@ -18,6 +18,7 @@ from agentcli.errors import ToolError
 from agentcli.files.guard import Guard
 from agentcli.files.names import display_path, size_text
 from agentcli.files.opening import name_on_disk, open_file, open_folder, require_regular
+from agentcli.files.private import copy_owner_and_mode
 
 MAX_FILE_BYTES = 10_000_000
 
@@ -240,7 +241,8 @@ def _replace(target: Path, data: bytes, shown: str, guard: Guard) -> None:
         try:
             with open(handle, "wb") as file:
                 if before is not None:
-                    _copy_owner_and_mode(handle, before)
+                    owner = before.st_uid, before.st_gid
+                    copy_owner_and_mode(handle, owner, before.st_mode)
                 file.write(data)
                 file.flush()
                 os.fsync(handle)
@@ -262,12 +264,3 @@ def _existing(name: str, folder: int, shown: str) -> os.stat_result | None:
     if not os.access(name, os.W_OK, dir_fd=folder):
         raise ToolError(f"{shown} is read-only.", error_id="permission_denied")
     return info
-
-
-def _copy_owner_and_mode(handle: int, info: os.stat_result) -> None:
-    mine = os.fstat(handle)
-    if (mine.st_uid, mine.st_gid) != (info.st_uid, info.st_gid):
-        # Only root may change the owner; otherwise keeping the content matters more.
-        with contextlib.suppress(PermissionError):
-            os.fchown(handle, info.st_uid, info.st_gid)
-    os.fchmod(handle, stat.S_IMODE(info.st_mode))

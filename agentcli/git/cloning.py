@@ -8,6 +8,8 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
+from agentcli.git.running import setting_options
+
 _LIMIT_S = 300
 _URL = re.compile(r"(?:https?|ssh|git|file)://\S+|[\w.-]+@[\w.-]+:\S+", re.ASCII)
 _LOGIN = re.compile(r"(https?://)[^/\s]*@", re.IGNORECASE)
@@ -33,10 +35,19 @@ def is_url(source: str) -> bool:
 def clone(git: str, url: str, folder: Path, environ: Mapping[str, str], ref: str = "") -> None:
     """Clone the newest files of `ref`, a branch or tag (else of the default branch), into `folder`.
     Raises CloneFailed."""
-    settings = [word for item in SETTINGS.items() for word in ("-c", "=".join(item))]
     options = ["--quiet", "--depth=1", "--single-branch", "--no-tags", "--no-recurse-submodules"]
     branch = [f"--branch={ref}"] if ref else []
-    command = [git, *settings, "clone", "--template=", *options, *branch, "--", url, str(folder)]
+    command = [
+        git,
+        *setting_options(SETTINGS),
+        "clone",
+        "--template=",
+        *options,
+        *branch,
+        "--",
+        url,
+        str(folder),
+    ]
     try:
         done = subprocess.run(
             command,

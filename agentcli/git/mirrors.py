@@ -14,7 +14,8 @@ from pathlib import Path
 
 from agentcli.git.cloning import SETTINGS as FETCHING
 from agentcli.git.cloning import CloneFailed, why
-from agentcli.git.safe import ENVIRONMENT, command
+from agentcli.git.running import setting_options
+from agentcli.git.safe import ENVIRONMENT, command, format_settings
 
 _LIMIT_S = 3600
 _BRANCH = "work"
@@ -32,7 +33,7 @@ _LOCAL = {"GIT_ALLOW_PROTOCOL": "file"}
 def mirror(git: str, source: str, folder: Path, environ: Mapping[str, str]) -> None:
     """Mirror the whole repository at `source`, a folder or an address, in the git folder `folder`.
     An existing mirror is updated. Raises CloneFailed."""
-    settings = [word for item in FETCHING.items() for word in ("-c", "=".join(item))]
+    settings = setting_options(FETCHING)
     if folder.exists():
         # Do not prune: a copy may have been made from something that is gone from the source.
         more = ("fetch", "--quiet", "--no-prune", "--no-recurse-submodules", "--", source)
@@ -107,8 +108,7 @@ class WatchedTree:
         for name in ("objects/info", "refs", "info"):
             (self._folder / name).mkdir(parents=True, exist_ok=True)
         (self._folder / "HEAD").write_text("ref: refs/heads/none\n")
-        newer = "repositoryformatversion = 1\n[extensions]\nobjectFormat = sha256\n"
-        (self._folder / "config").write_text("[core]\n" + newer * (len(commit) == 64))
+        (self._folder / "config").write_text(format_settings(commit))
         if lender is not None:
             borrowed = os.fsencode(lender / "objects") + b"\n"
             (self._folder / "objects/info/alternates").write_bytes(borrowed)

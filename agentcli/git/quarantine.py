@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agentcli.files.git_layout import ASIDE
-from agentcli.files.private import read_regular
+from agentcli.files.private import copy_owner_and_mode, read_regular
 
 LARGEST_KNOWN = 262_144
 """Largest file whose content is kept so that it can be restored, in bytes."""
@@ -172,9 +172,5 @@ def _write(folder: int, name: str, data: bytes, was: FileRecord) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     handle = os.open(name, flags, 0o600, dir_fd=folder)
     with open(handle, "wb") as file:
-        if (os.geteuid(), os.getegid()) != was.owner:
-            # Only root may change the owner; otherwise the content matters more.
-            with contextlib.suppress(OSError):
-                os.fchown(handle, *was.owner)
-        os.fchmod(handle, stat.S_IMODE(was.mode))
+        copy_owner_and_mode(handle, was.owner, was.mode)
         file.write(data)

@@ -9,6 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 
+def setting_options(settings: Mapping[str, str]) -> list[str]:
+    """Return the options of git that apply these settings."""
+    return [word for item in settings.items() for word in ("-c", "=".join(item))]
+
+
 @dataclass(frozen=True)
 class GitQueries:
     """git commands run in `folder` with no environment but what each is given. All answers must

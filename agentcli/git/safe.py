@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agentcli.git.repository_changes import top_of
-from agentcli.git.running import GitQueries
+from agentcli.git.running import GitQueries, setting_options
 
 SETTINGS = {
     "core.hooksPath": os.devnull,
@@ -82,8 +82,13 @@ class RepositoryStatus:
 
 def command(git: str, *arguments: str) -> list[str]:
     """Return a command line for `git` that starts no pager, hook, monitor or transport."""
-    settings = [word for item in SETTINGS.items() for word in ("-c", "=".join(item))]
-    return [git, "--no-pager", *settings, *arguments]
+    return [git, "--no-pager", *setting_options(SETTINGS), *arguments]
+
+
+def format_settings(oid: str) -> str:
+    """Return the settings of a git folder of our own for objects with ids like `oid`."""
+    newer = "repositoryformatversion = 1\n[extensions]\nobjectFormat = sha256\n"
+    return "[core]\n" + newer * (len(oid) == 64)
 
 
 def repository_status(
@@ -177,8 +182,7 @@ def _furnish(ours: Path, oid: str, theirs: Path, shallow: Path, exclude: Path) -
         (ours / name).mkdir()
     born = _OID.fullmatch(oid) is not None
     (ours / "HEAD").write_text(f"{oid}\n" if born else "ref: refs/heads/none\n")
-    format_lines = "repositoryformatversion = 1\n[extensions]\nobjectFormat = sha256\n"
-    (ours / "config").write_text("[core]\n" + format_lines * (len(oid) == 64))
+    (ours / "config").write_text(format_settings(oid))
     for source, target in ((shallow, ours / "shallow"), (exclude, ours / "info" / "exclude")):
         with contextlib.suppress(FileNotFoundError):
             handle = os.open(source, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)

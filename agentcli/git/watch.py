@@ -30,6 +30,7 @@ from agentcli.files.git_layout import (
     WORKTREES,
     is_routine_name,
 )
+from agentcli.files.guard import CLOCK_SLACK_NS
 from agentcli.files.names import display_path
 from agentcli.git.control_files import TooManyEntries
 from agentcli.git.disarm import Disarmer, inventory, todos_of
@@ -50,7 +51,6 @@ stopped."""
 _MOST_TOLD = 8
 _LULL_S = 0.03
 _LONGEST_CONTEST_S = 5
-_CLOCK_SLACK_NS = 1_000_000_000
 
 log = logging.getLogger(__name__)
 
@@ -215,7 +215,7 @@ class GitWatch:
     # --- taking the seals -----------------------------------------------------------------------
 
     def _taken(self) -> WatchRecord:
-        since_ns = time.time_ns() - _CLOCK_SLACK_NS
+        since_ns = time.time_ns() - CLOCK_SLACK_NS
         scope = self._scope
         seals = [Seal(path, mounted=self._mounted_in(path)) for path in scope.git_folders]
         by_folder: dict[Path, set[str]] = {}

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from agentcli.files.access_scope import TMP, AccessScope
+from agentcli.files.private import WRITABLE_BY_OTHERS
 
 _MOST = 20
 """Most paths taken from one message; someone who means more means a folder."""
@@ -28,7 +29,6 @@ _PATH = re.compile(
 )
 _AFTER_A_PATH = ".,:;!?]}…"
 """Characters that end a sentence rather than belong to a path."""
-_WRITABLE_BY_OTHERS = 0o022
 
 
 def paths_named(text: str) -> list[Path]:
@@ -83,7 +83,7 @@ def _judged(path: Path) -> str:
                 return "it belongs to another user"
             if stat.S_ISLNK(info.st_mode):
                 return "it leads through a link"
-            if stat.S_ISDIR(info.st_mode) and info.st_mode & _WRITABLE_BY_OTHERS:
+            if stat.S_ISDIR(info.st_mode) and info.st_mode & WRITABLE_BY_OTHERS:
                 return "other users can change what lies there"
         if not (stat.S_ISREG(info.st_mode) or stat.S_ISDIR(info.st_mode)):
             return "it is neither a file nor a folder"

@@ -15,7 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from agentcli.errors import ConfigError
-from agentcli.files.private import NotRegular, locked, open_regular, replace_durably
+from agentcli.files.private import (
+    WRITABLE_BY_OTHERS,
+    NotRegular,
+    locked,
+    open_regular,
+    replace_durably,
+)
 
 PROJECT_CONFIG = ".agent/config.toml"
 HOOK_FOLDER = ".agent/hooks"
@@ -31,7 +37,6 @@ _MAX_DEPTH = 32
 _SHOWN = frozenset({PROJECT_CONFIG, TOOL_SERVERS})
 _KEPT_FOLDERS = (f"{HOOK_FOLDER}/", f"{COMMAND_FOLDER}/", f"{AGENT_FOLDER}/")
 _TEXT_SUFFIXES = (".md", ".txt")
-_WRITABLE_BY_OTHERS = 0o022
 _VERSION = 1
 _MAX_BYTES = 50_000_000
 """Largest store that is read: 500 folders with as many files as allowed."""
@@ -163,7 +168,7 @@ class TrustStore:
         )
 
     def _require_own(self, status: os.stat_result) -> None:
-        if status.st_uid != os.geteuid() or status.st_mode & _WRITABLE_BY_OTHERS:
+        if status.st_uid != os.geteuid() or status.st_mode & WRITABLE_BY_OTHERS:
             raise self._not_own()
 
     def _not_own(self) -> ConfigError:

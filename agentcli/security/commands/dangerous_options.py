@@ -52,7 +52,7 @@ def danger_beyond(words: Words, given: int) -> Found | None:
         return None
     name = command_name(words[0]) or ""
     bare = (name, *words[1:])
-    for row in _table().get(name, ()):
+    for row in dangers().get(name, ()):
         places = _places(bare, row.words)
         if places is None:
             continue
@@ -93,12 +93,6 @@ def _end(words: Words) -> int:
     return words.index("--") if known is not None and known.rest and "--" in words else len(words)
 
 
-def dangers() -> Iterator[Danger]:
-    """Yield all rows of the table."""
-    for rows in _table().values():
-        yield from rows
-
-
 def _places(words: Words, wanted: Sequence[str]) -> tuple[int, ...] | None:
     """Return where the words of a row are in `words`, with only options and their values between
     them; None if they are not there."""
@@ -132,8 +126,8 @@ def _is_harmless(words: Words, word: str, row: Danger) -> bool:
 
 
 @functools.cache
-def _table() -> Mapping[str, tuple[Danger, ...]]:
-    """Return the rows by program name."""
+def dangers() -> Mapping[str, tuple[Danger, ...]]:
+    """Return the rows of the table by program name."""
     rows: dict[str, list[Danger]] = {}
     for entry in tomllib.loads(_TABLE.read_text("utf-8"))["danger"]:
         for text in entry["words"]:

@@ -217,22 +217,24 @@ def _targets(command: SimpleCommand, word: str | None, here: Expander) -> list[T
 
 def _is_filtered(command: SimpleCommand) -> bool:
     """Return whether `find` selected what the command works on."""
+    return any(word is not None and _FIND_FILTERS.fullmatch(word) for word in _selecting(command))
+
+
+def _selecting(command: SimpleCommand) -> Words:
+    """Return the words of the `find` that runs `command` or is piped into it; none if there is
+    none."""
     source = command.piped_from
     words = _level(command, "find")
     if not words and source is not None and system_command_name(source.words) == "find":
         words = source.words
-    return any(word is not None and _FIND_FILTERS.fullmatch(word) for word in words)
+    return words
 
 
 def filters(command: SimpleCommand) -> list[str] | None:
     """Return the name patterns, as globs, by which `find` selects what `command` works on; None if
     it selects by something else."""
-    words = (
-        command.words if system_command_name(command.words) == "find" else _level(command, "find")
-    )
-    source = command.piped_from
-    if not words and source is not None and system_command_name(source.words) == "find":
-        words = source.words
+    is_find = system_command_name(command.words) == "find"
+    words = command.words if is_find else _selecting(command)
     found = [
         value
         for negation, word, value in zip(words, words[1:], words[2:], strict=False)

@@ -23,7 +23,7 @@ def _compiled(pattern: str, workspace: Path, home: Path) -> re.Pattern[str]:
     elif not pattern.startswith("/"):
         pattern = pattern.removeprefix("./")
         depth = "" if "/" in pattern.rstrip("/") else "**/"
-        pattern = f"{_escaped(str(workspace))}/{depth}{pattern}"
+        pattern = f"{escaped(str(workspace))}/{depth}{pattern}"
     components = pattern.rstrip("/").removesuffix("/**").split("/")
     plain = 0
     while plain < len(components) and not re.search(r"[*?[]", components[plain]):
@@ -36,11 +36,7 @@ def _compiled(pattern: str, workspace: Path, home: Path) -> re.Pattern[str]:
 
 def escaped(path: str) -> str:
     """Return a pattern that matches only this path."""
-    return _escaped(path)
-
-
-def _escaped(text: str) -> str:
-    return re.sub(r"([*?[])", r"[\1]", text)
+    return re.sub(r"([*?[])", r"[\1]", path)
 
 
 _PARTS = re.compile(r"\*\*/|\*\*|\*|\?|\[!?\]?[^\]]{0,100}\]|.", re.DOTALL)

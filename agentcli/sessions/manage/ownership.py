@@ -7,8 +7,7 @@ import stat
 from pathlib import Path
 
 from agentcli.errors import SessionError
-
-_WRITABLE_BY_OTHERS = 0o022
+from agentcli.files.private import WRITABLE_BY_OTHERS
 
 
 def require_own(folder: Path) -> None:
@@ -26,7 +25,7 @@ def require_own(folder: Path) -> None:
                 f"{path} belongs to user {status.st_uid}, not to you ({os.geteuid()})",
                 hint=f"to use what is in it: agent sessions import {folder}",
             )
-        if status.st_mode & _WRITABLE_BY_OTHERS:
+        if status.st_mode & WRITABLE_BY_OTHERS:
             raise SessionError(
                 f"{path} can be written by other users, so what it says can't be trusted",
                 hint=f"if it is as you left it: chmod go-w {path}",
@@ -50,4 +49,4 @@ def require_safe_place(folder: Path) -> None:
 
 def trusted(status: os.stat_result) -> bool:
     """Whether this user owns something and nobody else can write to it."""
-    return status.st_uid == os.geteuid() and not status.st_mode & _WRITABLE_BY_OTHERS
+    return status.st_uid == os.geteuid() and not status.st_mode & WRITABLE_BY_OTHERS
