@@ -1,4 +1,4 @@
-"""Generates a long, realistic session: many turns of commands, reads and edits, the work of a child,
+"""Generates a long, realistic session: turns of commands, reads and edits, the work of a child,
 and a condensation whenever the window is full."""
 
 from __future__ import annotations
