@@ -78,7 +78,9 @@ def test_what_does_not_fit_is_not_sent_and_says_what_it_could_have_cost():
     error = raised.value
     assert error.kind is LLMErrorKind.BUDGET
     assert not error.retryable
-    assert error.message == "the next call to lab/m could cost up to $0.1230, but only $0.0500 is left"
+    assert (
+        error.message == "the next call to lab/m could cost up to $0.1230, but only $0.0500 is left"
+    )
     assert "agent resume s --max-budget-usd" in error.hint
 
 
@@ -156,7 +158,7 @@ def test_what_was_used_while_no_price_was_known_is_counted_at_todays():
     [({"max_tokens": 9}, ()), ({"n": 4}, ()), ({}, ("max_completion_tokens",))],
 )
 def test_settings_that_unbind_a_reply_and_a_limit_do_not_go_together(extra_body, drop_params):
-    with pytest.raises(ConfigError, match="no budget can be enforced while the settings of provider"):
+    with pytest.raises(ConfigError, match="no budget can be enforced while"):
         require_bounds("lab/m", extra_body, drop_params)
     require_bounds("lab/m", {"top_k": 20}, ("stream_options", "n"))
 
