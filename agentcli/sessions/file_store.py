@@ -36,6 +36,8 @@ from agentcli.sessions.write_faults import NO_ROOM, unwritable
 RESERVE_BYTES = 128 * 1024
 """Disk space set aside, so that work in progress can still be recorded when the disk is full."""
 _MOST_EVENTS = 10**9
+FILE_NAMES = ("events", "event_cache", "state.pkl", "reserve", "session.lock")
+"""What a session's folder contains only if its events are files; the events come first."""
 _PLACE = "store"
 _LONGEST_PLACE = 2_000
 
@@ -170,6 +172,9 @@ class FileStore(Store):
             os.close(self._folder_fd)
             self._folder_fd = None
 
+    def own_files(self) -> Sequence[str] | None:
+        return FILE_NAMES if noted_places(self._folder) else None
+
     def remove(self) -> None:
         """Do nothing: the events go when their folder is removed."""
 
@@ -282,9 +287,29 @@ def make_folder(folder: Path, *, anew: bool = True) -> None:
 
 
 def keep_elsewhere(folder: Path, place: str) -> None:
-    """Note where the events of the session are, for people and for other settings. Raises
+    """Note that the session's events are in `place`, for people and for other settings. Raises
     OSError."""
-    replace_atomically(folder / _PLACE, f"{place}\n".encode())
+    _note_places(folder, [place, *noted_places(folder)])
+
+
+def forget_place(folder: Path, place: str) -> None:
+    """Note that the session is no longer in `place`. Raises OSError."""
+    if place in (places := noted_places(folder)):
+        _note_places(folder, [each for each in places if each != place])
+
+
+def noted_places(folder: Path) -> list[str]:
+    """Return the databases that the session is in, the newest first, as far as this home knows."""
+    noted = read_private(folder / _PLACE, _LONGEST_PLACE)
+    return (noted or b"").decode(errors="replace").split("\n")[:-1]
+
+
+def _note_places(folder: Path, places: Sequence[str]) -> None:
+    lines = "".join(f"{place}\n" for place in dict.fromkeys(places))
+    if lines:
+        replace_atomically(folder / _PLACE, lines.encode())
+    else:
+        (folder / _PLACE).unlink(missing_ok=True)
 
 
 def kept_elsewhere(folder: Path) -> str | None:
@@ -292,8 +317,7 @@ def kept_elsewhere(folder: Path) -> str | None:
     is noted, None."""
     if (folder / "events").exists():
         return None
-    noted = read_private(folder / _PLACE, _LONGEST_PLACE)
-    return None if noted is None else noted.decode(errors="replace").strip()
+    return next(iter(noted_places(folder)), None)
 
 
 def was_opened_here(folder: Path) -> bool:

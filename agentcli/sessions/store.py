@@ -107,6 +107,10 @@ class Store(Protocol):
 
     def close(self) -> None: ...
 
+    def own_files(self) -> Sequence[str] | None:
+        """Return the names in the session's folder that go with its events, None for the whole
+        folder. The same session in another store shares the folder, and keeps the rest."""
+
     def remove(self) -> None:
         """Delete the events; the caller has the lock. Raises SessionError."""
 

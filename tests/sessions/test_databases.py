@@ -170,6 +170,30 @@ def test_schemas_of_one_server_are_two_stores(agent, postgresql):
     assert len(json.loads(agent("sessions", "list", "--all", "--json").stdout)) == 1
 
 
+@pytest.mark.parametrize("removed", ["files", "database"])
+def test_removing_a_copy_leaves_the_other_whole(agent, repository, serve, removed):
+    """Both share a folder, with the outputs and the snapshots."""
+    write = Call("write", {"path": "new.txt", "content": "hi"})
+    agent.use(serve([Reply("", [write]), Reply("Done.")]))
+    assert agent("run", "--yolo", "go").returncode == 0
+    stores = {"files": "files", "database": "sqlite:///copy.db"}
+    assert agent("sessions", "copy", "--all", "--to", stores["database"]).returncode == 0
+    agent.env["AGENT_STORE"] = stores.pop(removed)
+    [folder] = agent.sessions
+    done = agent("sessions", "rm", folder.name, "--yes")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(agent("sessions", "list", "--json").stdout) == []
+    [agent.env["AGENT_STORE"]] = stores.values()
+    assert "Done." in agent("sessions", "show", folder.name).stdout
+    assert (repository / "new.txt").exists()
+    undone = agent("undo")
+    assert undone.returncode == 0, undone.stderr
+    assert not (repository / "new.txt").exists()
+    assert agent("sessions", "rm", folder.name, "--yes").returncode == 0
+    assert agent.sessions == []
+    assert not list((agent.home / "state").glob("sessions.scrap/*"))
+
+
 def test_a_session_without_events_is_no_failure_of_copying(agent, postgresql):
     agent.env["AGENT_STORE"] = place = postgresql.database()
     assert agent("demo").returncode == 0

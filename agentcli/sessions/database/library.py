@@ -20,7 +20,14 @@ from agentcli.sessions.database.rows import event_row, parse_event, state_column
 from agentcli.sessions.database.schema import EVENTS, SESSIONS
 from agentcli.sessions.database.writer import Writer, lock_holders, open_writer, remove_lock
 from agentcli.sessions.file_library import put_in_place
-from agentcli.sessions.file_store import FileStore, keep_elsewhere, make_folder
+from agentcli.sessions.file_store import (
+    FILE_NAMES,
+    FileStore,
+    forget_place,
+    keep_elsewhere,
+    make_folder,
+    noted_places,
+)
 from agentcli.sessions.pages import PAGE
 from agentcli.sessions.reading import state_or_empty
 from agentcli.sessions.state import State, fold
@@ -29,8 +36,6 @@ from agentcli.sessions.write_faults import writing_to
 
 _EVENT_TEXT = cast(EVENTS.c.event_data, Text)
 _STATE_TEXT = cast(SESSIONS.c.metadata, Text)
-_FILE_STORE_NAMES = ("event_cache", "events", "reserve", "session.lock", "state.pkl")
-"""What a session's folder contains only if its events are files."""
 
 
 class DatabaseLibrary(Library):
@@ -69,19 +74,19 @@ class DatabaseLibrary(Library):
         return [(session_id, f"{events}:{updated}") for session_id, events, updated in rows]
 
     def adopt(self, made: Path, session_id: str) -> None:
-        source = FileStore(made)
-        known = self.store(self._sessions / session_id)
+        source, folder = FileStore(made), self._sessions / session_id
+        known = self.store(folder)
         if known.owner() is not None:
             known.check()
             self._require_same(source, known)
         else:
             with self.database.writing() as connection:
                 _insert(connection, self.database.user, session_id, source)
-        for name in _FILE_STORE_NAMES:
+        for name in FILE_NAMES:
             path = made / name
             shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
-        keep_elsewhere(made, self.shown)
-        put_in_place(made, self._sessions / session_id)
+        keep_elsewhere(folder if folder.exists() else made, self.shown)
+        put_in_place(made, folder)
 
     def _require_same(self, source: FileStore, known: DatabaseStore) -> None:
         """Raise SessionError if the stored session of the same id is another one."""
@@ -203,11 +208,18 @@ class DatabaseStore(Store):
     def close(self) -> None:
         """Do nothing, because the connection is closed with the lock."""
 
+    def own_files(self) -> Sequence[str] | None:
+        shown = self._database.address.shown
+        others = [place for place in noted_places(self._folder) if place != shown]
+        return () if others or FileStore(self._folder).exists() else None
+
     def remove(self) -> None:
         with self._database.writing() as connection:
             mine = (SESSIONS.c.id == self.id) & (SESSIONS.c.user == self._database.user)
             connection.execute(delete(SESSIONS).where(mine))
         remove_lock(self._database, self.id)
+        with writing_to(self._folder):
+            forget_place(self._folder, self._database.address.shown)
 
     def owner(self) -> str | None:
         """Return whose session it is, None if it does not exist."""

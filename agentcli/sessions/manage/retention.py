@@ -100,6 +100,7 @@ def use_of(folder: Path) -> str:
 
 def remove(home: Path, folder: Path) -> None:
     """Remove a session: first from the list of sessions, then from the disk. No link is followed.
+    If it is in another store too, what both share stays.
 
     Raises UsageError when a process writes to it, SessionError when it can't be removed; whatever
     is left then is no longer a session, and the next command deletes it.
@@ -113,7 +114,7 @@ def remove(home: Path, folder: Path) -> None:
         if lock_path.is_symlink():
             lock_path.unlink()
         with store.lock():
-            doomed = set_aside(home, folder)
+            doomed = set_aside(home, folder, store.own_files())
             store.remove()
             force_rmtree(doomed)
     except OSError as error:

@@ -11,7 +11,7 @@ import re
 import secrets
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -134,10 +134,17 @@ def sweep(home: Path) -> list[str]:
     return told
 
 
-def set_aside(home: Path, folder: Path) -> Path:
-    """Take a session off the list of sessions at once. Return its new place, for removal."""
+def set_aside(home: Path, folder: Path, names: Sequence[str] | None = None) -> Path:
+    """Take a session off the list of sessions at once, with only these `names` of its folder if
+    some are given. Return its new place, for removal."""
     doomed = _new_place(home, f"{_DOOMED}{folder.name}")
-    folder.rename(doomed)
+    if names is None:
+        folder.rename(doomed)
+        return doomed
+    doomed.mkdir(mode=0o700)
+    for name in names:
+        if os.path.lexists(folder / name):
+            (folder / name).rename(doomed / name)
     return doomed
 
 
