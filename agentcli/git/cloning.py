@@ -35,19 +35,10 @@ def is_url(source: str) -> bool:
 def clone(git: str, url: str, folder: Path, environ: Mapping[str, str], ref: str = "") -> None:
     """Clone the newest files of `ref`, a branch or tag (else of the default branch), into `folder`.
     Raises CloneFailed."""
+    settings = setting_options(SETTINGS)
     options = ["--quiet", "--depth=1", "--single-branch", "--no-tags", "--no-recurse-submodules"]
     branch = [f"--branch={ref}"] if ref else []
-    command = [
-        git,
-        *setting_options(SETTINGS),
-        "clone",
-        "--template=",
-        *options,
-        *branch,
-        "--",
-        url,
-        str(folder),
-    ]
+    command = [git, *settings, "clone", "--template=", *options, *branch, "--", url, str(folder)]
     try:
         done = subprocess.run(
             command,

@@ -48,7 +48,7 @@ def test_an_answer_counts_where_the_rule_can_not_be_saved(agent, serve, at_termi
     child.sendline("a")
     shown = ended(child)
     assert child.exitstatus == 0, shown
-    assert "it holds for this session only" in " ".join(shown.split())
+    assert "applies to this session only" in " ".join(shown.split())
     assert (agent.workspace / "made").exists()
     assert "made" not in "".join(p.name for p in (agent.home / ".config").rglob("rules/*"))
     assert len(server.requests) == 3
@@ -97,7 +97,7 @@ def test_one_writer_is_killed_over_and_over_and_no_rule_is_lost(tmp_path):
 def test_who_does_not_let_go_is_not_waited_for(tmp_path, monkeypatch):
     monkeypatch.setattr(private, "_LOCK_S", 0.0)
     saved = SavedRules(tmp_path / "rules")
-    with private.locked(saved.path), pytest.raises(ConfigError, match="does not end"):
+    with private.locked(saved.path), pytest.raises(ConfigError, match="keeps it locked"):
         saved.add(Path("/a"), [rule("bash(make)")])
 
 
