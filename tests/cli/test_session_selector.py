@@ -64,5 +64,5 @@ def test_what_is_told_to_nobody_in_particular_is_told_to_the_newest(two):
     assert two("tell", "-s", "older", "hello").stdout.startswith(id_of(two, "first"))
     forgotten = two("tell", "older")
     assert forgotten.returncode == 2
-    assert "what is older to be told?" in forgotten.stderr
+    assert "older is a session; what is the message?" in forgotten.stderr
     assert two("tell").returncode == 2
