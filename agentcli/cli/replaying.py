@@ -128,7 +128,8 @@ def _context(source: Source, builder: AgentBuilder) -> RerunContext:
         try:
             settings = with_recorded_settings(Settings(), source.header.settings)
         except ValueError as error:
-            raise SessionError(f"the settings of the recording are not valid: {error}") from error
+            kept = ", ".join(f"{key} = {value!r}" for key, value in source.header.settings.items())
+            raise SessionError(f"the settings of the recording are not valid: {kept}") from error
     return RerunContext(
         settings=settings,
         environ=builder.environ,

@@ -19,7 +19,8 @@ RECORDING_FORMAT = 1
 
 def is_newer(first_line: Mapping[str, Any]) -> bool:
     """Whether a recording with this first line has a format unknown to this version."""
-    return bool(first_line[RECORDING] != RECORDING_FORMAT)
+    number = first_line[RECORDING]
+    return type(number) is int and number > RECORDING_FORMAT
 
 
 def recorded_replies(events: Sequence[Event]) -> list[Reply]:

@@ -55,7 +55,7 @@ class RecordedFile:
             return cls(path, gone=True)
         if "link" in line:
             return cls(path, link=_text(line, "link"))
-        mode = int(_text(line, "mode"), 8) & _PERMISSIONS if "mode" in line else _USUAL
+        mode = _mode(_text(line, "mode")) if "mode" in line else _USUAL
         if line.get("folder") is True:
             return cls(path, mode=mode)
         if "base64" in line:
@@ -71,6 +71,13 @@ def _text(line: Mapping[str, Any], name: str) -> str:
     if not isinstance(value, str):
         raise ValueError(f"{line['file']}: {name} must be text")
     return value
+
+
+def _mode(text: str) -> int:
+    try:
+        return int(text, 8) & _PERMISSIONS
+    except ValueError as error:
+        raise ValueError(f"{text!r} is no mode of a file") from error
 
 
 def _stays_inside(path: str) -> bool:

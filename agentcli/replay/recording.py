@@ -97,10 +97,10 @@ def read_recording(path: Path) -> Recording:
     lines = [line for line in data.split(b"\n") if line.strip()]
     reader = _Lines()
     try:
-        header = _header(json.loads(lines[0]) if lines else None)
+        header = _header(json.loads(lines[0].decode()) if lines else None)
         for line in lines[1:]:
             reader.number += 1
-            reader.take(json.loads(line))
+            reader.take(json.loads(line.decode()))
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise SessionError(f"{path}, line {reader.number}: {_in_words(error)}") from error
     except SessionError as error:
@@ -156,6 +156,8 @@ def _header(line: Any) -> RecordingHeader:
             f"knows {RECORDING_FORMAT})",
             hint=_UPGRADE,
         )
+    if line[RECORDING] != RECORDING_FORMAT:
+        raise ValueError("its first line is damaged")
     known = {each.name for each in fields(RecordingHeader)}
     header = RecordingHeader(**{key: value for key, value in line.items() if key in known})
     texts = (value for key, value in asdict(header).items() if key not in _NO_TEXTS)
@@ -173,4 +175,6 @@ def _header(line: Any) -> RecordingHeader:
 def _in_words(error: BaseException) -> str:
     if isinstance(error, json.JSONDecodeError):
         return f"it is no JSON ({error.msg})"
+    if isinstance(error, UnicodeDecodeError):
+        return "it is no UTF-8"
     return str(error)

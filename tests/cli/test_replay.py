@@ -196,6 +196,25 @@ BAD = {
     "ends early": (lambda lines: lines[:-3], 1, "it is cut off, with"),
     "has a hole": (lambda lines: lines[:9] + lines[10:], 1, "stands where event"),
     "is newer": (lambda lines: ['{"recording": 2}'], 1, "upgrade agent"),
+    "is of no form": (
+        lambda lines: [lines[0].replace('"recording": 1', '"recording": "1"'), *lines[1:]],
+        1,
+        "line 1: its first line is damaged",
+    ),
+    "is no text": (lambda lines: ["\ud800"], 1, "line 1: it is no UTF-8"),
+    "has settings that are none": (
+        lambda lines: [
+            lines[0].replace('"sandbox.read": "all"', '"sandbox.read": "x"'),
+            *lines[1:],
+        ],
+        1,
+        "are not valid: tools.max_output_chars = ",
+    ),
+    "has a mode that is none": (
+        lambda lines: [lines[0], '{"file": "x", "text": "", "mode": "rw"}', *lines[1:]],
+        1,
+        "line 2: 'rw' is no mode of a file",
+    ),
     "is of a newer event": (
         lambda lines: [*lines[:-1], lines[-1].replace('"schema_version": ', '"schema_version": 9')],
         1,
@@ -221,7 +240,7 @@ BAD = {
 def test_a_recording_that(agent, tmp_path, how):
     spoil, code, told = BAD[how]
     path = tmp_path / "bad.jsonl"
-    path.write_text("\n".join(spoil(lines_of(RECORDING))))
+    path.write_bytes("\n".join(spoil(lines_of(RECORDING))).encode(errors="surrogatepass"))
     done = agent("replay", str(path), "--verify")
     assert done.returncode == code, done.stderr
     assert told in done.stderr
@@ -242,6 +261,15 @@ def test_what_is_not_there_or_not_kept(agent, serve, tmp_path):
     assert done.returncode == 1
     assert "checkpoint" in done.stderr
     assert not scratch(agent)
+
+
+@pytest.mark.campaign
+def test_replies_come_from_a_file_only(agent, tmp_path):
+    """What is no file may never end."""
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", tmp_path, Path("/dev/zero")):
+        done = agent("run", "-m", f"scripted/{path}", "x")
+        assert (done.returncode, "is not a file" in done.stderr) == (3, True), done.stderr
 
 
 NO_USE = (
@@ -307,7 +335,7 @@ def test_a_recording_of_a_stranger_changes_nothing_outside_its_copy(agent, tmp_p
     for said, done_then, code, told in (
         (evil, evil, 1, "no-such-program: command not found"),
         (wider, wider, 0, "commands beyond the sandbox (1)"),
-        (wider, evil, 1, "the call is understood otherwise"),
+        (wider, evil, 1, "the call is understood differently now"),
     ):
         lines = [json.loads(line) for line in lines_of(RECORDING)]
         for made in (line["event"] for line in lines if "event" in line):

@@ -46,6 +46,8 @@ class Scripted:
         self._next = 0
         """The number of the reply after the newest one given. The replies in a request don't tell:
         a condensation takes some away."""
+        if self._path.exists() and not self._path.is_file():
+            raise ConfigError(f"script {self._path} is not a file")
         try:
             lines = self._path.read_text(encoding="utf-8").split("\n")
             self._replies = _replies([json.loads(line) for line in lines if line.strip()])
