@@ -104,7 +104,7 @@ def files_of_all_kinds(agent: Agent, name: str) -> None:
         one(Call("glob", {"pattern": "caf*"}), bash("cat caf*.txt")),
         one(Call("read", {"path": "long.txt", "start": 290}), Call("read", {"path": "data.bin"})),
         one(Call("edit", old), Call("edit", none), Call("read", {"path": "pkg/part1.py"})),
-        one(Call("edit", {"path": "pkg/part1.py", "command": "undo_edit"})),
+        one(Call("edit", {"path": "pkg/part1.py", "undo": True})),
         one(Call("write", {"path": "new/deep.txt", "content": "über\n"}), bash("./run.sh")),
         one(bash("cat latest; stat -c '%a %n' run.sh; ls -A empty; cmp data.bin data.bin")),
         one(Call("grep", {"pattern": "VALUE", "path": str(agent.workspace)})),
