@@ -15,7 +15,10 @@ LAZY_IMPORTS = {
     ("app/knowledge.py", "agentcli.sessions.search.excerpts"): "75 ms, with SQLite; for one tool",
     ("app/policy.py", "agentcli.app.full_policy"): "100 ms; after the first reply",
     ("app/policy.py", "agentcli.app.policy_rules"): "30 ms; where there are rules",
-    ("app/requirement_spec.py", "agentcli.app.answer_schema"): "150 ms, with jsonschema, where it is used",
+    (
+        "app/requirement_spec.py",
+        "agentcli.app.answer_schema",
+    ): "150 ms, with jsonschema, where it is used",
     ("app/requirement_spec.py", "agentcli.security.commands.shell_parse"): "30 ms; for --check",
     ("app/requirements.py", "agentcli.app.check"): "for --check only",
     ("app/requirements.py", "agentcli.evidence.fold"): "10 ms; for --require-evidence only",

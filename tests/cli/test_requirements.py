@@ -252,7 +252,7 @@ NO_SCHEMAS = {
     "[1]": "a JSON Schema is an object",
     '{"type": "strin"}': "not a JSON Schema: type",
     '{"a": 1, "a": 2}': "'a' appears twice",
-    '{"properties": {"x": {"$ref": "https://example.org/x.json"}}}': "nothing outside it is fetched",
+    '{"properties": {"x": {"$ref": "https://example.org/x.json"}}}': "outside it is fetched",
     '{"$ref": "#/$defs/x"}': "is not in the file",
     '{"$schema": "https://example.org/dialect"}': "an unknown dialect",
     '{"allOf": [{"$ref": "#"}]}': "refers to itself without end",
