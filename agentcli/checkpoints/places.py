@@ -9,9 +9,12 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import stat
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from agentcli.files.opening import name_on_disk
 from agentcli.files.private import dump_json
 from agentcli.git.repositories import find_repository
 
@@ -100,6 +103,15 @@ def save_place(store: Path, place: WorkspaceFolders) -> None:
 
 def is_common(path: bytes) -> bool:
     return path == COMMON or path.startswith(b"./")
+
+
+def redirected_outputs() -> Iterator[Path]:
+    """Yield the files to which stdout and stderr of this process are redirected. They change while
+    the agent works, but not through its work."""
+    for number in (1, 2):
+        with contextlib.suppress(OSError):
+            if stat.S_ISREG(os.fstat(number).st_mode):
+                yield name_on_disk(number) or Path(f"/proc/self/fd/{number}").readlink()
 
 
 def inside(folder: Path, path: Path) -> bytes | None:

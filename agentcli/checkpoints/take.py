@@ -24,6 +24,7 @@ from agentcli.checkpoints.places import (
     inside,
     is_common,
     load_place,
+    redirected_outputs,
     save_place,
 )
 from agentcli.checkpoints.read_files import STORED, UNREADABLE, Reader
@@ -120,14 +121,14 @@ class SnapshotTaker:
         self.place = place
         self._object_files = ObjectFiles(place)
         # The store lies in a session's folder, and no restore may touch that record.
-        ours = (self._objects.folder.parent, self._objects.folder)
-        self._ours = set(filter(None, (inside(place.root, folder) for folder in ours)))
+        ours = (self._objects.folder.parent, self._objects.folder, *redirected_outputs())
+        self._ours = set(filter(None, (inside(place.root, path) for path in ours)))
 
     # --- one snapshot ---------------------------------------------------------------------------
 
     def _updated(self, known: LastSnapshot, thorough: bool) -> LastSnapshot:
         found, folders = self._scan(known)
-        raw = _older(found.raw, known.raw)
+        raw = _older(_without(found.raw, self._ours), known.raw)
         fresh_files, gone_files = self._changed(raw, known.raw)
         repositories = self._repositories(known, fresh_files)
         listed = (self._object_files.records(place, thorough=thorough) for place in repositories)
@@ -356,6 +357,16 @@ def _node(nodes: dict[bytes, FolderChange | None], folder: bytes) -> FolderChang
         if parent is not None:
             nodes[folder] = parent.entries[name] = FolderChange()
     return nodes[folder]
+
+
+def _without(raw: bytes, paths: Iterable[bytes]) -> bytes:
+    """Remove the records of the files at `paths`, if there are any, from those of a scan."""
+    for path in paths:
+        at = raw.find(b" ./%s\0" % path)
+        start, end = raw.rfind(b"\0", 0, at) + 1, raw.find(b"\0", at)
+        if at >= 0 and parse(raw[start:end]).path == path:
+            raw = raw[:start] + raw[end + 1 :]
+    return raw
 
 
 def _older(now: bytes, before: bytes) -> bytes:

@@ -53,6 +53,22 @@ def asked(server, number: int) -> str:
 # --- evidence -----------------------------------------------------------------------------------
 
 
+def test_files_that_the_run_itself_writes_to_are_no_work_of_the_agent(agent, serve, repository):
+    """As with `agent run --json … > run.jsonl 2> run.log` in the workspace."""
+    made = bash(f"echo done > made.txt; {TESTS}")
+    agent.use(serve([Reply("", [MEND]), made, bash("true"), Reply("Mended.")]))
+    lines, log = repository / "run.jsonl", repository / "run.log"
+    with lines.open("wb") as stdout, log.open("wb") as stderr:
+        run = agent.start("run", "--json", "fix it", stdout=stdout, stderr=stderr)
+        assert run.wait(timeout=LIMIT_S) == 0
+    found = json.loads(lines.read_text().splitlines()[-1])["evidence"]
+    assert (found["status"], found["files_changed"]) == ("passed", ["made.txt", "tally.py"])
+    written = lines.read_text()
+    assert agent("undo", "2").returncode == 0
+    assert not (repository / "made.txt").exists()
+    assert lines.read_text() == written
+
+
 def test_a_run_says_what_its_log_proves(agent, serve, repository):
     agent.use(serve([bash(TESTS), Reply("", [MEND]), bash(TESTS), Reply("Mended.")]))
     done = agent("run", "--json", "fix it")
