@@ -34,7 +34,7 @@ AT_TERMINAL = {
     "agent resume": "Esc",
     "agent rewind": "Esc",
     "agent fork": "Esc",
-    "agent setup": "Whose",
+    "agent setup": "From which provider?",
 }
 """Those that ask, with what is shown when they do."""
 EXIT_CODES = {
@@ -58,6 +58,7 @@ EXIT_CODES = {
 that is there, nothing to trust, no session that is open, no tool server, no further reply, no
 evidence, a check that fails or isn't there, an answer that is no JSON."""
 AN_EVENT = re.compile(r"(?<=--(?:at|to) )\d+|(?<=--event )\d+")
+A_START = re.compile(r"(?<=--from )\d+")
 AN_ID = re.compile(r"\b20\d{6}-\d{4,6}(?:-[0-9a-f]{4})?\b")
 LEFT_OUT = {
     "agent run -m ollama": "a local server of that name",
@@ -170,7 +171,7 @@ def test_an_example_does_what_it_says(world, example):
     shutil.rmtree(base / "in")
     shutil.copytree(base / "kept", base / "in", symlinks=True)
     parser = next(path.name for path in agent.sessions)
-    line = AN_EVENT.sub("8", AN_ID.sub(parser, example.command))
+    line = A_START.sub("2", AN_EVENT.sub("8", AN_ID.sub(parser, example.command)))
     if line in AT_TERMINAL:
         terminal = Emulated(
             [*agent.command, *shlex.split(line)[1:]], agent.workspace, agent.environment

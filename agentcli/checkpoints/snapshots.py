@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -289,7 +289,10 @@ class Checkpoints:
         self, now: bytes, target: bytes, paths: set[bytes] | None, shared: set[bytes]
     ) -> list[Difference]:
         left_out = self._trees.left_out(target)
-        wanted = _Wanted(shared if paths is None else paths)
+        wanted = _Wanted(
+            shared if paths is None else paths,
+            lambda repository: self._trees.find(target, repository) is None,
+        )
         found = self._comparison.differences(now, target)
         for path in self._taker.overwritten():
             entry = self._trees.find(target, path)
@@ -396,22 +399,29 @@ class Checkpoints:
 
 
 class _Wanted:
-    """The requested paths, plus the folders needed above them and the missing objects of any
-    repository that is among them."""
+    """The requested paths, plus the folders needed above them. Of any repository that is among
+    them, also the missing objects or, if `goes` says that all of it goes, whatever objects later
+    work has added."""
 
-    def __init__(self, paths: Collection[bytes]) -> None:
+    def __init__(self, paths: Collection[bytes], goes: Callable[[bytes], bool]) -> None:
         self._paths = paths
         self._above = {folder for path in paths for folder in with_parents(path)}
-        self._repositories = {repository_of(path) for path in paths} - {None}
+        self._repositories = set(filter(None, map(repository_of, paths)))
+        self._gone = {each for each in self._repositories if each in paths and goes(each)}
 
     def __contains__(self, difference: object) -> bool:
         assert isinstance(difference, Difference)
         path, old, new = difference
         if path in self._paths or (_is_folder(new) and not _is_folder(old) and path in self._above):
             return True
+        repository = repository_of(path)
+        if repository is None:
+            return False
+        if new is None:
+            return repository in self._gone and path.startswith(repository + b"/objects/")
         place = git_path(path, lambda _: False)
-        is_missing = place is not None and place.role is Role.OBJECT and new is not None
-        return is_missing and repository_of(path) in self._repositories
+        is_object = place is not None and place.role is Role.OBJECT
+        return is_object and repository in self._repositories
 
 
 def _oid(tree: str) -> bytes:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from agentcli.app.fork import fork
@@ -180,6 +180,14 @@ def test_any_steps_in_a_repository_are_undone(plan, undone):
 
 @slow
 @given(plan=turns(FILE_COMMANDS + GIT_COMMANDS), undone=st.integers(1, 4))
+@example(
+    # The object that the last step adds goes with the repository that the first one made.
+    plan=[
+        ["git init -q; git add -A; git commit -qm 'begun here'"],
+        ["echo $RANDOM > a", "git add -A"],
+    ],
+    undone=1,
+)
 def test_any_steps_elsewhere_are_undone(plan, undone):
     with walk(in_git=False) as walked:
         go_back_everywhere(walked, plan, undone)
