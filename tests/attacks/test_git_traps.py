@@ -312,7 +312,7 @@ def test_what_keeps_making_it_is_stopped(trapped, layer):
         Call("bash", {"command": "echo still works"}),
     ]
     run = place.run([Reply("", calls), Reply("Done.")])
-    assert "was ended" in "".join(run.told)
+    assert "was stopped" in "".join(run.told)
     assert "still works" in run.told[-1]
     assert not (place.workspace / ".git/commondir").exists()
     assert person(place) == []

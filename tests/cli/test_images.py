@@ -162,7 +162,7 @@ def test_a_model_that_takes_none_is_told_that_there_is_one(agent, serve, api):
     ("api", "told"),
     [
         ("chat_completions", "shown scaled down to 2000x1125; multiply coordinates by 1.92 to"),
-        ("anthropic_messages", "shown scaled down to 1430x804; multiply coordinates by 2.685 (x) and"),
+        ("anthropic_messages", "shown scaled down to 1430x804; multiply coordinates by 2.685 (x)"),
     ],
 )
 def test_a_large_screenshot_is_made_as_large_as_its_model_sees_it(agent, serve, api, told):
