@@ -79,7 +79,7 @@ def test_all_outputs_together_have_a_limit_and_none_vanishes(arena, layer):
     assert kept == [0, 200_000, 900_000, 900_000], done.told
     assert "holds the first 200,000 bytes" in done.told[2]
     for told in done.told[3:5]:
-        assert "could not be kept: a session keeps 2,000,000 bytes of outputs" in told
+        assert "could not be kept: this session has reached its limit of 2,000,000 bytes" in told
     assert "the output of the job is not kept" in done.told[5]
 
 

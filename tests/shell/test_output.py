@@ -151,7 +151,7 @@ def test_a_folder_that_is_full_keeps_what_it_has_and_no_more(tmp_path: Path) -> 
     first, second = render("first"), render("second")
     assert "(the file holds the first 800,000 bytes)" in first.text
     assert (tmp_path / "first").read_bytes() == data[:800_000]
-    assert "could not be kept: a session keeps 900,000 bytes of outputs" in second.text
+    assert "could not be kept: this session has reached its limit of 900,000 bytes" in second.text
     assert not (tmp_path / "second").exists()
     assert (tmp_path / "earlier").stat().st_size == 100_000
 
