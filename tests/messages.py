@@ -33,10 +33,10 @@ _SPEAKING = (
     *("security", "shell", "tools", "web", "llm/text_tools.py"),
 )
 _SPEAKING_ALONE = (
-    "app/answer_schema.py",
+    "app/checks/answer_schema.py",
     "app/policy.py",
-    "app/requirement_spec.py",
-    "app/requirements.py",
+    "app/checks/requirement_spec.py",
+    "app/checks/requirements.py",
     "app/resume.py",
     "app/agent_builder.py",
     "app/tool_servers.py",

@@ -31,10 +31,10 @@ from agentcli.agent.ending import Ending
 from agentcli.agent.loop import run_turn
 from agentcli.app.agent_builder import AgentBuilder
 from agentcli.app.builders import Person, builder_in
-from agentcli.app.config import require_unmanaged
+from agentcli.app.configuration.config import require_unmanaged
+from agentcli.app.configuration.trust import Answer
 from agentcli.app.open_session import OpenSession
 from agentcli.app.policy import SessionPolicy
-from agentcli.app.trust import Answer
 from agentcli.errors import AgentError, ConfigError, TurnInterrupted
 from agentcli.events.progress import Notice
 from agentcli.llm.catalog import Catalog

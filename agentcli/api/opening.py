@@ -12,11 +12,11 @@ from agentcli.api.options import Respond, SessionOptions
 from agentcli.api.own_tools import as_tools
 from agentcli.app.agent_builder import AgentBuilder
 from agentcli.app.builders import NOBODY, Person, builder_in
-from agentcli.app.child_parent import AskPerson
-from agentcli.app.config import dotted, resolve_workspace
-from agentcli.app.configured_store import use_configured_store
+from agentcli.app.checks.requirement_spec import RequirementSpec, requirement_spec
+from agentcli.app.configuration.config import dotted, resolve_workspace
+from agentcli.app.configuration.configured_store import use_configured_store
+from agentcli.app.delegation.child_parent import AskPerson
 from agentcli.app.open_session import OpenSession
-from agentcli.app.requirement_spec import RequirementSpec, requirement_spec
 from agentcli.app.resume import workspace_of
 from agentcli.errors import UsageError
 from agentcli.events import Action, Event, Progress, Risk

@@ -14,12 +14,16 @@ from agentcli import __version__
 from agentcli.agent.agent import Agent, Approver
 from agentcli.agent.run_limits import Limits
 from agentcli.app import knowledge, memory, named_paths
-from agentcli.app.agents import KnownAgents, agents_of
 from agentcli.app.asking import asking
 from agentcli.app.budget import limits_of, require_prices
 from agentcli.app.checkpoints import policy_and_checkpointer
-from agentcli.app.child_parent import AskPerson, Parent
-from agentcli.app.child_role import ChildRole, tools_allowed
+from agentcli.app.checks.requirement_spec import RequirementSpec
+from agentcli.app.checks.requirements import requirements
+from agentcli.app.configuration.keys import stored_keys
+from agentcli.app.delegation.agents import KnownAgents, agents_of
+from agentcli.app.delegation.child_parent import AskPerson, Parent
+from agentcli.app.delegation.child_role import ChildRole, tools_allowed
+from agentcli.app.delegation.lazy_children import LazyChildren
 from agentcli.app.editor import ask_editor
 from agentcli.app.hooks import (
     NO_PROJECT_HOOKS,
@@ -29,13 +33,9 @@ from agentcli.app.hooks import (
     session_hooks,
 )
 from agentcli.app.judge import ask_judge
-from agentcli.app.keys import stored_keys
-from agentcli.app.lazy_children import LazyChildren
 from agentcli.app.open_session import OpenSession, close_session
 from agentcli.app.policy import SessionPolicy, check_rules
 from agentcli.app.policy_parts import PolicyParts
-from agentcli.app.requirement_spec import RequirementSpec
-from agentcli.app.requirements import requirements
 from agentcli.app.resume import (
     change_messages,
     end_survivors,

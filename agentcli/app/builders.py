@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from agentcli.app.agent_builder import AgentBuilder
-from agentcli.app.child_parent import AskPerson
-from agentcli.app.trust import Asker, load_with_trust
+from agentcli.app.configuration.trust import Asker, load_with_trust
+from agentcli.app.delegation.child_parent import AskPerson
 from agentcli.app.workspace_warnings import NameFolders
 from agentcli.errors import ConfigError
 from agentcli.settings import Settings

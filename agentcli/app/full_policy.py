@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from urllib.parse import unquote
 
-from agentcli.app.config import rules_file
+from agentcli.app.configuration.config import rules_file
 from agentcli.app.policy_parts import PolicyParts
 from agentcli.app.policy_rules import settings_rules
 from agentcli.events import Action, Risk, ToolCallMetadata

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from agentcli.agent.prompts import PromptFacts, PromptManager, SandboxFacts
-from agentcli.app.config import user_file
-from agentcli.app.skill_folders import skill_folders
-from agentcli.app.trust import is_trusted
+from agentcli.app.configuration.config import user_file
+from agentcli.app.configuration.skill_folders import skill_folders
+from agentcli.app.configuration.trust import is_trusted
 from agentcli.errors import UsageError
 from agentcli.events import Event
 from agentcli.events.actions import MessageAction

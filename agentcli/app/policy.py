@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agentcli.app.config import rules_file
+from agentcli.app.configuration.config import rules_file
 from agentcli.app.policy_parts import PolicyParts
 from agentcli.events import Action
 from agentcli.events.observations import DecisionObservation

@@ -7,7 +7,7 @@ import termios
 from collections.abc import Iterator
 from typing import Any
 
-from agentcli.app.trust import Answer, settings_of
+from agentcli.app.configuration.trust import Answer, settings_of
 from agentcli.errors import ConfigError
 from agentcli.security.trust import PROJECT_CONFIG, TOOL_SERVERS, Fingerprint, TrustState
 from agentcli.ui.questions import Questions

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from agentcli import interrupts
-from agentcli.app.config import parse_assignments
+from agentcli.app.configuration.config import parse_assignments
 from agentcli.batch.ledger import Ledger
 from agentcli.batch.start import BatchRequest, run_batch
 from agentcli.batch.summary import table

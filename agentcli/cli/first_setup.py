@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 from urllib.parse import urlsplit
 
 from agentcli.app.agent_builder import AgentBuilder
-from agentcli.app.config import key_path, user_file
-from agentcli.app.keys import require_keepable, store_key
-from agentcli.app.settings_file import require_changeable, set_in_file
+from agentcli.app.configuration.config import key_path, user_file
+from agentcli.app.configuration.keys import require_keepable, store_key
+from agentcli.app.configuration.settings_file import require_changeable, set_in_file
 from agentcli.cli.provider_probe import ProviderAnswer, local_models, probe_provider
 from agentcli.cli.session_common import tilde_path
 from agentcli.errors import ConfigError, SetupNeeded

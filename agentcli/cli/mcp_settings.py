@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from agentcli.app.config import PROJECT_FILE, load_settings, user_file
+from agentcli.app.configuration.config import PROJECT_FILE, load_settings, user_file
 from agentcli.errors import ConfigError, UsageError, os_error_text
 from agentcli.files.private import read_regular, replace_durably
 from agentcli.mcp.servers_file import FILE, server_values, with_server

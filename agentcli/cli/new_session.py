@@ -7,9 +7,9 @@ from pathlib import Path
 
 from agentcli.app.agent_builder import AgentBuilder
 from agentcli.app.attachments import attached
-from agentcli.app.config import resolve_workspace
+from agentcli.app.checks.requirement_spec import requirement_spec
+from agentcli.app.configuration.config import resolve_workspace
 from agentcli.app.open_session import OpenSession
-from agentcli.app.requirement_spec import requirement_spec
 from agentcli.cli import stdin
 from agentcli.cli.flags import Flags
 from agentcli.cli.inputs import UserInput, piped_beside

@@ -12,11 +12,15 @@ from dataclasses import asdict
 from pathlib import Path
 
 from agentcli.app.agent_builder import AgentBuilder
-from agentcli.app.record import with_recorded_settings, write_recording
-from agentcli.app.replay_copy import ReplayCopy, replay_copy_of_recording, replay_copy_of_session
-from agentcli.app.rerun import Verification
-from agentcli.app.rerun import verify as verify_copy
-from agentcli.app.rerun_tools import RerunContext
+from agentcli.app.reruns.record import with_recorded_settings, write_recording
+from agentcli.app.reruns.replay_copy import (
+    ReplayCopy,
+    replay_copy_of_recording,
+    replay_copy_of_session,
+)
+from agentcli.app.reruns.rerun import Verification
+from agentcli.app.reruns.rerun import verify as verify_copy
+from agentcli.app.reruns.rerun_tools import RerunContext
 from agentcli.app.sandbox import Containment
 from agentcli.cli.builders import builder_for, redactor
 from agentcli.cli.named_place import named_file

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from agentcli.app.config import resolve_workspace
+from agentcli.app.configuration.config import resolve_workspace
 from agentcli.checkpoints.pack_store import empty_pool
 from agentcli.errors import UsageError
 from agentcli.sessions.manage.staging import sweep

@@ -9,7 +9,7 @@ from typing import Annotated, NamedTuple
 
 import typer
 
-from agentcli.app.config import resolve_workspace
+from agentcli.app.configuration.config import resolve_workspace
 from agentcli.cli.session_common import clean_up_interrupted_work, home
 from agentcli.errors import UsageError
 from agentcli.sessions.search.finder import find, newest

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from agentcli.app.skill_folders import skill_folders, user_skills
-from agentcli.app.trust import is_trusted, load_with_trust, require_outside_session
+from agentcli.app.configuration.skill_folders import skill_folders, user_skills
+from agentcli.app.configuration.trust import is_trusted, load_with_trust, require_outside_session
 from agentcli.cli.session_common import here
 from agentcli.errors import UsageError
 from agentcli.knowledge.instructions import repository_root

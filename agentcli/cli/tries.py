@@ -16,9 +16,9 @@ from agentcli import interrupts
 from agentcli.agent.run_limits import MAX_BUDGET
 from agentcli.app.agent_builder import AgentBuilder
 from agentcli.app.builders import NOBODY, Person, builder_in
-from agentcli.app.config import parse_assignments
-from agentcli.app.requirement_spec import requirement_spec
-from agentcli.app.tries import Tries, TryCopy, tries_of
+from agentcli.app.checks.requirement_spec import requirement_spec
+from agentcli.app.checks.tries import Tries, TryCopy, tries_of
+from agentcli.app.configuration.config import parse_assignments
 from agentcli.checkpoints.snapshots import Change
 from agentcli.cli.ask_trust import ask_trust
 from agentcli.cli.flags import Flags

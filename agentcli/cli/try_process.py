@@ -13,11 +13,11 @@ from typing import Any
 
 from agentcli import interrupts
 from agentcli.app.agent_builder import AgentBuilder
-from agentcli.app.check import CheckResult
-from agentcli.app.child_run import Follower
+from agentcli.app.checks.check import CheckResult
+from agentcli.app.checks.requirement_spec import requirement_spec
+from agentcli.app.checks.tries import Judgement, TryCopy, judge
+from agentcli.app.delegation.child_run import Follower
 from agentcli.app.open_session import OpenSession
-from agentcli.app.requirement_spec import requirement_spec
-from agentcli.app.tries import Judgement, TryCopy, judge
 from agentcli.cli.builders import redactor
 from agentcli.cli.flags import Flags
 from agentcli.cli.inputs import UserInput

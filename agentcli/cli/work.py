@@ -14,9 +14,9 @@ from agentcli.agent.ending import Ending, TurnResult
 from agentcli.api.session import Session
 from agentcli.app.agent_builder import AgentBuilder
 from agentcli.app.builders import NOBODY, Person, builder_in
-from agentcli.app.child_parent import AskPerson
-from agentcli.app.config import parse_assignments
-from agentcli.app.configured_store import use_configured_store
+from agentcli.app.configuration.config import parse_assignments
+from agentcli.app.configuration.configured_store import use_configured_store
+from agentcli.app.delegation.child_parent import AskPerson
 from agentcli.app.open_session import OpenSession
 from agentcli.cli.ask_folders import ask_folders
 from agentcli.cli.ask_trust import ask_trust

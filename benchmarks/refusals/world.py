@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agentcli.app.agent_builder import AgentBuilder
-from agentcli.app.config import load_settings
+from agentcli.app.configuration.config import load_settings
 from agentcli.app.open_session import OpenSession
 from agentcli.events import Action, Observation
 from agentcli.events.observations import DecisionObservation

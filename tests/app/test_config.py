@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from agentcli.app import config
-from agentcli.app.config import load_settings, parse_assignment
+from agentcli.app.configuration import config
+from agentcli.app.configuration.config import load_settings, parse_assignment
 from agentcli.errors import ConfigError
 from agentcli.settings import (
     PriceSettings,

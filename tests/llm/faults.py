@@ -12,7 +12,7 @@ from socket import socket
 
 from agentcli.agent.loop import run_turn
 from agentcli.app.agent_builder import AgentBuilder
-from agentcli.app.config import load_settings
+from agentcli.app.configuration.config import load_settings
 from agentcli.events import Event, Progress
 from tests.conftest import MODELS
 from tests.server import Entry, ModelServer, Recorded, Reply, Step

@@ -17,9 +17,9 @@ from typing import Annotated
 
 import typer
 
-from agentcli.app.config import parse_assignments
-from agentcli.app.configured_store import use_configured_store
-from agentcli.app.trust import require_outside_session
+from agentcli.app.configuration.config import parse_assignments
+from agentcli.app.configuration.configured_store import use_configured_store
+from agentcli.app.configuration.trust import require_outside_session
 from agentcli.cli.ask_trust import would_take_effect
 from agentcli.cli.builders import redactor
 from agentcli.cli.flags import Flags, with_flags

@@ -21,8 +21,8 @@ from typing import Annotated, Any
 import typer
 
 from agentcli.app.agent_builder import AgentBuilder
-from agentcli.app.bisect import Bisection, BisectOptions, BisectResult, Verdict
-from agentcli.app.config import parse_assignments
+from agentcli.app.checks.bisect import Bisection, BisectOptions, BisectResult, Verdict
+from agentcli.app.configuration.config import parse_assignments
 from agentcli.cli.builders import builder_for, redactor
 from agentcli.cli.commands.diff import print_patch
 from agentcli.cli.flags import require_check, seconds

@@ -16,7 +16,7 @@ from typing import Annotated
 import typer
 
 from agentcli.app.agent_builder import AgentBuilder
-from agentcli.app.config import resolve_workspace
+from agentcli.app.configuration.config import resolve_workspace
 from agentcli.app.open_session import OpenSession
 from agentcli.app.sandbox import Containment
 from agentcli.cli.builders import builder_for

@@ -24,8 +24,8 @@ from typing import Annotated, Literal
 import typer
 
 from agentcli.app.agent_builder import AgentBuilder
-from agentcli.app.config import MANAGED_FILE, PROJECT_FILE, user_file
-from agentcli.app.keys import keys_file, stored_keys
+from agentcli.app.configuration.config import MANAGED_FILE, PROJECT_FILE, user_file
+from agentcli.app.configuration.keys import keys_file, stored_keys
 from agentcli.browser.finding import BrowserMissing, find_browser
 from agentcli.cli.builders import builder_for
 from agentcli.cli.provider_probe import (

@@ -9,7 +9,7 @@ Examples:
 
 from __future__ import annotations
 
-from agentcli.app.trust import require_outside_session
+from agentcli.app.configuration.trust import require_outside_session
 from agentcli.cli.builders import builder_for, report_config_error
 from agentcli.cli.first_setup import set_up
 from agentcli.cli.session_common import here

@@ -16,8 +16,8 @@ from typing import Annotated, Any
 
 import typer
 
-from agentcli.app.config import resolve_workspace
-from agentcli.app.trust import require_outside_session, settings_of, trust_store
+from agentcli.app.configuration.config import resolve_workspace
+from agentcli.app.configuration.trust import require_outside_session, settings_of, trust_store
 from agentcli.cli.ask_trust import would_take_effect
 from agentcli.cli.session_common import Json, Yes, confirmed
 from agentcli.errors import ConfigError, UsageError

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from agentcli.app.configured_store import use_configured_store
+from agentcli.app.configuration.configured_store import use_configured_store
 from agentcli.system.homes import state_home
 from agentcli.system.programs import person_environ
 
@@ -59,7 +59,7 @@ def _skills() -> Iterator[tuple[str, str]]:
 
 def _models(catalogued: Mapping[str, list[str]]) -> Iterator[tuple[str, str]]:
     """Yield catalogued models of providers with a key, and models of local servers that answer."""
-    from agentcli.app.keys import stored_keys
+    from agentcli.app.configuration.keys import stored_keys
     from agentcli.llm.provider import known_providers
     from agentcli.llm.registry import Providers
 

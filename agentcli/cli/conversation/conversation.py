@@ -12,7 +12,7 @@ from agentcli.agent.ending import Ending, TurnResult
 from agentcli.api.session import Session as DrivenSession
 from agentcli.app.agent_builder import AgentBuilder, Prepared
 from agentcli.app.attachments import attached
-from agentcli.app.config import require_unmanaged
+from agentcli.app.configuration.config import require_unmanaged
 from agentcli.app.open_session import OpenSession, with_images
 from agentcli.app.own_commands import OwnCommands
 from agentcli.cli.conversation.control import ContinueWork, ConversationControl, Quit

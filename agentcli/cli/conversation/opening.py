@@ -15,12 +15,12 @@ from typing import Any
 from agentcli import __version__
 from agentcli.app.agent_builder import AgentBuilder, Prepared
 from agentcli.app.builders import Person, builder_in
-from agentcli.app.child_parent import AskPerson
-from agentcli.app.config import parse_assignments, resolve_workspace
-from agentcli.app.configured_store import use_configured_store
+from agentcli.app.configuration.config import parse_assignments, resolve_workspace
+from agentcli.app.configuration.configured_store import use_configured_store
+from agentcli.app.configuration.trust import Answer
+from agentcli.app.delegation.child_parent import AskPerson
 from agentcli.app.resume import workspace_of
 from agentcli.app.server_mentions import resources
-from agentcli.app.trust import Answer
 from agentcli.cli.ask_folders import ask_folders
 from agentcli.cli.ask_trust import ask_trust
 from agentcli.cli.conversation.control import ConversationControl

@@ -6,7 +6,7 @@ Examples:
 
 from __future__ import annotations
 
-from agentcli.app.config import user_file
+from agentcli.app.configuration.config import user_file
 from agentcli.system.programs import person_environ
 from agentcli.ui.sanitize import say
 

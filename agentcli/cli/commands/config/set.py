@@ -16,17 +16,17 @@ from typing import Annotated, Any
 
 import typer
 
-from agentcli.app.config import (
+from agentcli.app.configuration.config import (
     PROJECT_FILE,
     STORE,
     beyond_tightening,
     parse_assignment,
     user_file,
 )
+from agentcli.app.configuration.session_store import without_password
+from agentcli.app.configuration.settings_file import set_in_file
+from agentcli.app.configuration.trust import load_with_trust, require_outside_session
 from agentcli.app.policy_rules import settings_rules
-from agentcli.app.session_store import without_password
-from agentcli.app.settings_file import set_in_file
-from agentcli.app.trust import load_with_trust, require_outside_session
 from agentcli.cli.builders import builder_for
 from agentcli.cli.error_reporting import print_error
 from agentcli.cli.session_common import here

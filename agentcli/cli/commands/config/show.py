@@ -12,9 +12,9 @@ from typing import Annotated
 
 import typer
 
-from agentcli.app.config import STORE, resolve_workspace
-from agentcli.app.session_store import without_password
-from agentcli.app.trust import load_with_trust
+from agentcli.app.configuration.config import STORE, resolve_workspace
+from agentcli.app.configuration.session_store import without_password
+from agentcli.app.configuration.trust import load_with_trust
 from agentcli.cli.builders import report_config_error
 from agentcli.cli.session_common import Json
 from agentcli.errors import ConfigError

@@ -16,9 +16,9 @@ from typing import Annotated, Any
 
 import typer
 
-from agentcli.app.config import user_file
-from agentcli.app.settings_file import add_table
-from agentcli.app.trust import require_outside_session
+from agentcli.app.configuration.config import user_file
+from agentcli.app.configuration.settings_file import add_table
+from agentcli.app.configuration.trust import require_outside_session
 from agentcli.cli.mcp_settings import ProjectFlag, has_server, named_in, project_file, write_project
 from agentcli.cli.session_common import here
 from agentcli.errors import UsageError

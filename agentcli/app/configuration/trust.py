@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from agentcli.app.config import (
+from agentcli.app.configuration.config import (
     LoadedSettings,
     beyond_tightening,
     load_settings,

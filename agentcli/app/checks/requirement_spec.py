@@ -58,7 +58,7 @@ def requirement_spec(
 
 
 def _schema(given: Path | Mapping[str, Any]) -> dict[str, Any]:
-    from agentcli.app.answer_schema import checked_schema, load_schema
+    from agentcli.app.checks.answer_schema import checked_schema, load_schema
 
     if isinstance(given, Path):
         return load_schema(given)

@@ -26,7 +26,7 @@ from agentcli.sessions.state import AgentState
 from agentcli.settings import RunSettings
 
 if TYPE_CHECKING:
-    from agentcli.app.check import CheckResult
+    from agentcli.app.checks.check import CheckResult
 
 RunCheck = Callable[[str, Callable[[str], None]], "CheckResult"]
 """Runs a command in the workspace, contained like those of the session."""
@@ -45,7 +45,7 @@ def requirements(
     """Build the requirements of a session whose commands run in `containment`."""
 
     def run_check(command: str, on_output: Callable[[str], None]) -> CheckResult:
-        from agentcli.app.check import Check
+        from agentcli.app.checks.check import Check
 
         held = (containment.sandbox, containment.environment)
         check = Check(command, *held, settings.check_timeout_s)
@@ -178,7 +178,7 @@ def _without_evidence(session: Session, missing: str) -> Ending | None:
 
 
 def _with_answer(session: Session, schema: dict[str, object], ending: Ending) -> Ending | None:
-    from agentcli.app.answer_schema import document_in, faults
+    from agentcli.app.checks.answer_schema import document_in, faults
 
     document = document_in(last_answer(session.events))
     found = faults(document, schema)

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from agentcli.app.check import CheckResult
+from agentcli.app.checks.check import CheckResult
 from agentcli.files.private import dump_json, locked, read_private
 
 _FILE = "checks.json"

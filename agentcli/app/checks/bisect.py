@@ -9,11 +9,11 @@ from math import ceil, log2
 from pathlib import Path
 
 from agentcli.app.agent_builder import AgentBuilder
-from agentcli.app.check import CheckResult
-from agentcli.app.copy_check import checked_copy
-from agentcli.app.kept_checks import KeptChecks
-from agentcli.app.requirement_spec import require_command
-from agentcli.app.scratch import scratch_of_tree
+from agentcli.app.checks.check import CheckResult
+from agentcli.app.checks.copy_check import checked_copy
+from agentcli.app.checks.kept_checks import KeptChecks
+from agentcli.app.checks.requirement_spec import require_command
+from agentcli.app.checks.scratch import scratch_of_tree
 from agentcli.app.undo import files_now
 from agentcli.checkpoints.checkpointer import checkpoints_of
 from agentcli.checkpoints.snapshots import Checkpoints

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from agentcli.app.config import user_file
+from agentcli.app.configuration.config import user_file
 from agentcli.settings import KnowledgeSettings
 from agentcli.system.homes import expanded, has_home
 

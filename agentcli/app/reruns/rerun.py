@@ -13,8 +13,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from agentcli.app.replay_copy import ReplayCopy
-from agentcli.app.rerun_tools import RerunContext, RerunTools, contained
+from agentcli.app.reruns.replay_copy import ReplayCopy
+from agentcli.app.reruns.rerun_tools import RerunContext, RerunTools, contained
 from agentcli.events import Action, Event, Observation
 from agentcli.events.actions import CmdRunAction, SystemMessageAction, path_of
 from agentcli.events.base import COMMON_FIELDS

@@ -6,7 +6,13 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from agentcli.app.config import ENVIRONMENT_KEYS, MANAGED_FILE, STORE, read_layer, user_file
+from agentcli.app.configuration.config import (
+    ENVIRONMENT_KEYS,
+    MANAGED_FILE,
+    STORE,
+    read_layer,
+    user_file,
+)
 from agentcli.errors import ConfigError
 from agentcli.sessions.store_selection import FILES
 

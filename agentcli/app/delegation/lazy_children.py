@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from agentcli.app.agents import KnownAgents
-from agentcli.app.child_parent import Parent
+from agentcli.app.delegation.agents import KnownAgents
+from agentcli.app.delegation.child_parent import Parent
 from agentcli.events import Observation
 from agentcli.events.actions import AgentDelegateAction
 
 if TYPE_CHECKING:
-    from agentcli.app.children import Children
+    from agentcli.app.delegation.children import Children
 
 
 class LazyChildren:
@@ -35,6 +35,6 @@ class LazyChildren:
 
     @cached_property
     def _children(self) -> Children:
-        from agentcli.app.children import Children
+        from agentcli.app.delegation.children import Children
 
         return Children(self._parent, self._agents)

@@ -12,7 +12,7 @@ from tomlkit import TOMLDocument
 from tomlkit.exceptions import TOMLKitError
 from tomlkit.items import AbstractTable
 
-from agentcli.app.config import check_setting, key_path
+from agentcli.app.configuration.config import check_setting, key_path
 from agentcli.errors import ConfigError
 from agentcli.files.private import ownership_fault, read_regular, replace_durably
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from agentcli.app.replay_copy import ReplayCopy
+from agentcli.app.reruns.replay_copy import ReplayCopy
 from agentcli.app.sandbox import Containment
 from agentcli.app.tool_context import remove_scratch, tool_context
 from agentcli.errors import ConfigError, SessionError, ToolError

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agentcli.app.agents import NEVER
+from agentcli.app.delegation.agents import NEVER
 from agentcli.events.actions import SystemMessageAction
 from agentcli.knowledge.agents import AgentDefinition
 from agentcli.llm.roles import ROLES

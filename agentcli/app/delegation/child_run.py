@@ -9,10 +9,10 @@ from pathlib import Path
 from agentcli.agent.agent import Approval, Approver, Policy
 from agentcli.agent.ending import TurnResult
 from agentcli.agent.loop import run_turn
-from agentcli.app.child_parent import ChildBuilder
-from agentcli.app.child_report import has_task, is_over
+from agentcli.app.delegation.child_parent import ChildBuilder
+from agentcli.app.delegation.child_report import has_task, is_over
+from agentcli.app.delegation.parallel_turns import MainThreadCalls
 from agentcli.app.open_session import OpenSession
-from agentcli.app.parallel_turns import MainThreadCalls
 from agentcli.app.resume import begun_events
 from agentcli.errors import AgentError
 from agentcli.events import Action, Event, Progress, Risk, Source

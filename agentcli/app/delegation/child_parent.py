@@ -9,7 +9,7 @@ from typing import Protocol
 
 from agentcli.agent.agent import Approver
 from agentcli.agent.run_limits import Limits
-from agentcli.app.child_role import ChildRole
+from agentcli.app.delegation.child_role import ChildRole
 from agentcli.app.open_session import OpenSession
 from agentcli.app.policy import SessionPolicy
 from agentcli.app.sandbox import Containment

@@ -7,9 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from agentcli.app.agent_builder import AgentBuilder
-from agentcli.app.check import Check, CheckResult
+from agentcli.app.checks.check import Check, CheckResult
+from agentcli.app.checks.scratch import ScratchCopy, moved
 from agentcli.app.sandbox import TMP_FOLDER, Containment
-from agentcli.app.scratch import ScratchCopy, moved
 from agentcli.sandbox.selection import BUBBLEWRAP, Sandbox
 
 

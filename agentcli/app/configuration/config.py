@@ -16,7 +16,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from agentcli.app.settings_errors import describe_error, dotted_key
+from agentcli.app.configuration.settings_errors import describe_error, dotted_key
 from agentcli.errors import ConfigError
 from agentcli.files.private import NotRegular, ownership_fault, read_regular
 from agentcli.files.toml_text import LongKeyError, load_toml
@@ -141,7 +141,7 @@ def _add_servers(
 ) -> dict[str, Any]:
     """Add a layer for the `servers` of a trusted .mcp.json. Return the `values` of the project file
     without what a project may not set."""
-    from agentcli.app.project_servers import FILE, of_file, permitted
+    from agentcli.app.configuration.project_servers import FILE, of_file, permitted
 
     own = dict(layers.values)
     if servers:

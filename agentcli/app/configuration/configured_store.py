@@ -20,7 +20,7 @@ def use_configured_store(flags: Mapping[str, Any] | None = None) -> None:
         environ = person_environ()
         if home != state_home(environ):
             return FILES
-        from agentcli.app.session_store import configured_store
+        from agentcli.app.configuration.session_store import configured_store
 
         return configured_store(environ, flags or {})
 

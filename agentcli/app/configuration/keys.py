@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from agentcli.app.config import user_file
+from agentcli.app.configuration.config import user_file
 from agentcli.errors import ConfigError
 from agentcli.files.private import locked, read_regular, replace_durably
 from agentcli.files.toml_text import load_toml

@@ -1,0 +1,1 @@
+"""Settings: loaded in layers, judged by trust, changed in their files."""

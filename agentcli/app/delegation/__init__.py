@@ -1,0 +1,1 @@
+"""Children: sessions that carry out what another one delegates."""

@@ -1,0 +1,1 @@
+"""Recordings, and sessions done again in a copy."""
