@@ -135,7 +135,7 @@ def show_summary(
 ) -> None:
     """Show the summary, above `region` if there is one. On a terminal of 80 columns it takes at
     most 15 rows."""
-    screen = Screen(stream, live=False, region=region)
+    screen = Screen(stream, live=region is not None, region=region)
     heading = _heading(summary, now)
     said = _said(summary.said, screen.width)
     calls = [_call(action, result, screen.width) for action, result in summary.calls]

@@ -156,7 +156,7 @@ def test_another_session_is_chosen_and_gone_on_with(agent, serve, ask):
     enter("/resume", "resume which session?")
     assert not any("second task" in row for row in terminal.rows), "it is the one that is open"
     terminal.type("\r").until("next message:")
-    terminal.type("\r").until("waits for you")
+    terminal.type("\r").until(lambda rows: "waits for you just now" in rows)
     enter("go on", "One again.")
     assert len(agent.sessions) == 2
 
