@@ -51,7 +51,7 @@ def test_an_id_that_was_told_is_one_that_can_be_resumed(task_at):
 
 def test_a_disk_that_is_full_is_named_with_its_room_and_keeps_nothing(task_at):
     def check(trial: Trial, ended: Ended) -> bool:
-        words = (str(trial.sessions), "free", "make room")
+        words = (str(trial.sessions), "kB free", "free some space")
         gone = trial.agent.sessions == [] and not ID.findall(ended.err)
         return ended.code == 1 and gone and all(word in ended.err for word in words)
 
