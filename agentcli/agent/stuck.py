@@ -42,6 +42,8 @@ _RULES = frozenset({"same_result", "same_error", "same_words", "cycle", "condens
 _RECENT_EVENTS = 300
 """How many events to look at; that many are in memory. Enough for 40 steps of waiting, each with a
 text and a decision."""
+_NEWEST_EVENTS = 24
+"""How many events to look at first, enough for most sets of four steps."""
 _STOPPED_AFTER = 12
 """Number of steps of one cycle after which a nudge clearly had no effect."""
 
@@ -119,7 +121,9 @@ def check_progress(
     follows their last message counts; otherwise a message that reaches the working agent changes
     nothing.
     """
-    recent = _read(events, interactive=interactive)
+    if not _may_repeat(_read(events, _NEWEST_EVENTS, interactive=interactive)):
+        return None
+    recent = _read(events, _RECENT_EVENTS, interactive=interactive)
     finding = _finding(recent)
     if finding is None:
         return None
@@ -141,14 +145,25 @@ def _nudge(finding: _Finding) -> str:
     )
 
 
-def _read(events: Sequence[Event], *, interactive: bool) -> _RecentSteps:
-    newest = list(islice(newest_first(events), _RECENT_EVENTS))
+def _may_repeat(newest: _RecentSteps) -> bool:
+    """Whether any rule could apply. All of them need a newest step whose calls were made in one of
+    the few steps before it too, or a condensation; most steps are nothing like that, and looking
+    further back would be in vain."""
+    longest_cycle = max(period for period, _ in CYCLES)
+    if newest.condensations or len(newest.steps) <= longest_cycle:
+        return True
+    last, *before = newest.steps[: -longest_cycle - 2 : -1]
+    return any(step.keys == last.keys for step in before)
+
+
+def _read(events: Sequence[Event], most: int, *, interactive: bool) -> _RecentSteps:
+    newest = list(islice(newest_first(events), most))
     scope: list[Event] = []
     for event in newest:
         if _bounds_turn(event, interactive=interactive):
             break
         scope.append(event)
-    whole = len(scope) < len(newest) or len(newest) < _RECENT_EVENTS
+    whole = len(scope) < len(newest) or len(newest) < most
     return _recent_steps(scope[::-1], whole=whole)
 
 
