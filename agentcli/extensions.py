@@ -2,9 +2,9 @@
 party's.
 
 Our own parts are modules of one package, each with a constant named after the kind (`TOOL`,
-`PROVIDER`, `CONDENSER`, `EXPORTER`, `COMMAND`). A third-party package registers its parts as entry
-points in the group of the kind (`agentcli.tools`, `agentcli.providers`, …), under the part's name:
-see docs/extending.md.
+`PROVIDER`, `PROTOCOL`, `CONDENSER`, `EXPORTER`, `COMMAND`, `SLASH_COMMAND`). A third-party package
+registers its parts as entry points in the group of the kind (`agentcli.tools`,
+`agentcli.providers`, …), under the part's name: see docs/extending.md.
 """
 
 from __future__ import annotations

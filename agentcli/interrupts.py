@@ -315,7 +315,7 @@ class Countdown:
 @contextmanager
 def pause_countdown() -> Iterator[None]:
     """Don't count the time of the block, in which a user is asked something, as time of the run.
-    Only the main thread asks, so other threads are unaffected."""
+    On other threads than the main one the clock runs on."""
     if _countdown is None or threading.current_thread() is not threading.main_thread():
         yield
         return

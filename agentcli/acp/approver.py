@@ -1,4 +1,4 @@
-"""Asks the person in their editor."""
+"""Asks the user in their editor."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _NO_ANSWER = "no-answer"
 
 @dataclass
 class EditorApprover:
-    """The approver of a session or of one of its children. `refused` holds what the person rejected
+    """The approver of a session or of one of its children. `refused` holds what the user rejected
     for as long as the session is open, and is not asked again: the rule that would have allowed it,
     or the action itself."""
 
@@ -47,7 +47,7 @@ class EditorApprover:
     current_text: Callable[[str], str | None]
     refused: set[str]
     stopping: Callable[[], None]
-    """Is called if the person stops the turn instead of answering."""
+    """Is called if the user stops the turn instead of answering."""
     of_child: bool = False
     """Whether its calls belong to a child, which the editor does not know."""
 
@@ -79,7 +79,7 @@ class EditorApprover:
         return Approval(chosen == ONCE)
 
     def answer(self, question: str, options: Sequence[str]) -> str | None:
-        """Return the person's answer to a question of the model; None if they don't answer. Raises
+        """Return the user's answer to a question of the model; None if they don't answer. Raises
         TurnInterrupted."""
         try:
             if self.editor.has_forms:

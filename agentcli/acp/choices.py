@@ -1,4 +1,4 @@
-"""Choices that a person has for a session: its mode, its model and how much that reasons."""
+"""Choices that a user has for a session: its mode, its model and how much that reasons."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Slash commands in an editor: a few built-in ones, the person's own, skills, and prompts of tool
+"""Slash commands in an editor: a few built-in ones, the user's own, skills, and prompts of tool
 servers."""
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Tells and asks the editor, from the threads of sessions, which know no event loop."""
+"""Sends updates and questions to the editor from the threads of sessions, which have no event
+loop."""
 
 from __future__ import annotations
 
@@ -63,7 +64,7 @@ class Editor:
     def choose(
         self, session_id: str, call: ToolCallUpdate, options: Sequence[PermissionOption]
     ) -> str:
-        """Return the id of the option that the person chose. Raises TurnInterrupted if they stopped
+        """Return the id of the option that the user chose. Raises TurnInterrupted if they stopped
         the turn instead, CannotAsk."""
         asked = self.client.request_permission(session_id, call, list(options))
         answer = self._answered(asked)
@@ -95,7 +96,7 @@ class Editor:
         return chosen
 
     def fill_in(self, message: str, form: ElicitationFormSessionMode) -> dict[str, Any] | None:
-        """Return what the person wrote into a form; None if they declined. Raises TurnInterrupted,
+        """Return what the user wrote into a form; None if they declined. Raises TurnInterrupted,
         CannotAsk."""
         answer = self._answered(self.client.create_elicitation(message, form))
         return answer.content or {} if isinstance(answer, AcceptElicitationResponse) else None

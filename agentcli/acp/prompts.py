@@ -45,7 +45,7 @@ class Resource:
 
 @dataclass(frozen=True)
 class Prompt:
-    """A prompt. `typed` is what the person wrote, with the names of the places that they point
+    """A prompt. `typed` is what the user wrote, with the names of the places that they point
     at."""
 
     typed: str
@@ -92,7 +92,7 @@ def read_prompt(blocks: Sequence[Block], workspace: Path) -> Prompt:
 
 
 def _named(uri: str, name: str, workspace: Path) -> str:
-    """Return the name that a person would use: files by their path from the workspace, with
+    """Return the name that a user would use: files by their path from the workspace, with
     lines."""
     parts = urlsplit(uri)
     if parts.scheme != "file":

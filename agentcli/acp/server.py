@@ -50,7 +50,7 @@ from agentcli.acp.session import EditorSession, SessionDefaults, SessionPlace, r
 from agentcli.errors import AgentError, SessionError, TurnInterrupted, UsageError, os_error_text
 from agentcli.sessions.search.finder import find, new_folder, offered
 from agentcli.system.homes import state_home
-from agentcli.system.programs import person_environ
+from agentcli.system.programs import user_environ
 from agentcli.ui.sanitize import printable
 
 T = TypeVar("T")
@@ -70,7 +70,7 @@ class EditorAgent:
 
     def __init__(self, defaults: SessionDefaults) -> None:
         self._defaults = defaults
-        self._home = state_home(person_environ())
+        self._home = state_home(user_environ())
         self._sessions: dict[str, EditorSession] = {}
         self._models: Sequence[str] | None = None
         """Models to choose from; None until they have been looked for."""

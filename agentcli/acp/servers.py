@@ -18,7 +18,7 @@ _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9]+")
 
 def with_servers(settings: Settings, given: Iterable[EditorServer], notices: list[str]) -> Settings:
     """Add the editor's servers to `settings`; they are contained like any other. For each one that
-    is left out a line is added to `notices`. What the person has set under a name stays: a whole
+    is left out a line is added to `notices`. What the user has set under a name stays: a whole
     server of their own, or what they let the editor's server do."""
     servers = dict(settings.mcp_servers)
     for server in given:

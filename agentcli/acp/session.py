@@ -30,7 +30,7 @@ from agentcli.acp.worker import Worker
 from agentcli.agent.ending import Ending
 from agentcli.agent.loop import run_turn
 from agentcli.app.agent_builder import AgentBuilder
-from agentcli.app.builders import Person, builder_in
+from agentcli.app.builders import UserQuestions, builder_in
 from agentcli.app.configuration.config import require_unmanaged
 from agentcli.app.configuration.trust import Answer
 from agentcli.app.open_session import OpenSession
@@ -43,7 +43,7 @@ from agentcli.security.trust import Fingerprint, TrustState
 from agentcli.sessions.search.finder import exists
 from agentcli.sessions.session import Session, Subscriber
 from agentcli.system.homes import user_home
-from agentcli.system.programs import person_environ
+from agentcli.system.programs import user_environ
 
 _STOPPED = "Not started: the user stopped the turn instead of answering whether it may be."
 _NOT_STARTED = "Not started: the user stopped the turn."
@@ -61,7 +61,7 @@ class SessionDefaults:
 
 def require_model(defaults: SessionDefaults) -> None:
     """Raise SetupNeeded if there is no model to use, ConfigError if the settings are wrong."""
-    builder, _ = builder_in(user_home(person_environ()), defaults.flags)
+    builder, _ = builder_in(user_home(user_environ()), defaults.flags)
     settings = builder.settings
     Roles.of(settings, builder.registry(), settings.model.name).chain("main").warm_up()
 
@@ -95,7 +95,7 @@ class EditorSession:
         self._place = place
         self._commands = Commands(self)
         self._chosen: dict[str, Any] = {}
-        """Settings that the person chose in the editor, by dotted key."""
+        """Settings that the user chose in the editor, by dotted key."""
         self._model = ""
         self._opened: OpenSession | None = None
         self._session: Session | None = None
@@ -194,7 +194,7 @@ class EditorSession:
         return self._opened
 
     def tell(self, words: str) -> None:
-        """Say something to the person beside what the model says."""
+        """Say something to the user beside what the model says."""
         if self._updates is not None:
             self._updates.say(words)
 
@@ -290,8 +290,8 @@ class EditorSession:
         if place.more_folders:
             writable = [*flags.get("sandbox.writable", ()), *place.more_folders]
             flags["sandbox.writable"] = writable
-        person = Person(trusts=ask_trust, approves=lambda settings: self._approver)
-        builder, notices = builder_in(place.workspace, flags, person, interactive=True)
+        questions = UserQuestions(ask_trust, lambda settings: self._approver)
+        builder, notices = builder_in(place.workspace, flags, questions, interactive=True)
         self._notices = list(notices)
         settings = with_servers(builder.settings, place.servers, self._notices)
         return replace(builder, settings=settings)
@@ -322,12 +322,12 @@ class EditorSession:
             masked_text,
             self._refused,
             stopping,
-            # Children are only begun once their parent is open.
+            # The first approver is made while the session opens; all later ones are for children.
             of_child=self._opened is not None,
         )
 
     def _ask_trust(self, found: Fingerprint, state: TrustState) -> Answer:
-        """Ask whether the person trusts what the folder brings along; "no" if they can't be
+        """Ask whether the user trusts what the folder brings along; "no" if they can't be
         asked."""
         call = ToolCallUpdate(
             tool_call_id=_TRUST,

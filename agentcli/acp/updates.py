@@ -155,7 +155,7 @@ class SessionUpdates:
                 self._tell_status(told)
 
     def say(self, words: str) -> None:
-        """To the person, beside what the model says."""
+        """Show the user a note that is not from the model."""
         self._begin_text()
         self._update(update_agent_message_text(printable(words)))
 

@@ -12,8 +12,9 @@ T = TypeVar("T")
 
 
 class Worker:
-    """A thread that lives until `end`, as what a thread has started in a sandbox ends with it. It
-    is a daemon, so that a call that hangs does not keep the process from ending."""
+    """A thread that makes calls until `end`. It lives that long because sandboxed processes end
+    with the thread that started them. It is a daemon, so that a call that hangs does not keep the
+    process from ending."""
 
     def __init__(self, name: str) -> None:
         self._calls: SimpleQueue[Callable[[], None] | None] = SimpleQueue()

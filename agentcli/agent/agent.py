@@ -1,4 +1,5 @@
-"""What the loop works with. Parts from packages above this one appear as protocols."""
+"""What the loop works with. Parts from packages that this one doesn't import appear as
+protocols."""
 
 from __future__ import annotations
 

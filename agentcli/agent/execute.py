@@ -1,4 +1,5 @@
-"""Executes recorded actions, and records observations for those that an interrupt cut off."""
+"""Executes recorded actions, takes the checkpoints around them, and records observations for those
+that an interrupt cut off."""
 
 from __future__ import annotations
 

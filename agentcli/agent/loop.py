@@ -33,7 +33,7 @@ def run_turn(agent: Agent, session: Session) -> TurnResult:
         session.change_state(AgentState.RUNNING)
         agent.llm.begin_turn()
         ending = work(agent, session, countdown)
-        # Open delegations resume where they stopped; until then there is nothing to sum up.
+        # A delegation that a limit left open continues later, so there is nothing to sum up yet.
         summing_up = ending.at_limit and not session.pending_actions()
         has_summary = summing_up and write_summary(agent, session, ending, countdown)
     except TurnInterrupted as interrupt:
@@ -50,14 +50,14 @@ def run_turn(agent: Agent, session: Session) -> TurnResult:
 
 
 def work(agent: Agent, session: Session, countdown: Countdown | None) -> Ending:
-    """Act and think in turn until something ends the turn. Raises TurnInterrupted if the user did,
-    once every open action has its observation."""
+    """Act and think in turn until something ends the turn. Raises TurnInterrupted if the user
+    interrupts, once what was not started is recorded; delegations and a question stay open."""
     time_limit = countdown.interrupting(agent.limits.reserve_s()) if countdown else nullcontext()
     try:
         with time_limit:
             act(agent, session)
             if agent.limits.ending_at_limit(session.state, countdown):
-                # Queued messages wait for the end of a turn, which a limit would skip.
+                # Queued messages wait for the normal end of a turn, which this one will not have.
                 deliver_queued(agent, session, "queue")
             while True:
                 act(agent, session)

@@ -24,9 +24,9 @@ _RESERVED_SHARE = 0.2
 @dataclass(frozen=True)
 class Limits:
     """The limits of one turn. `max_budget_usd` is for the whole session (None: no limit);
-    `spent_usd` returns its cost so far. Time is wall clock, without waiting for a user. If a
-    summary is wanted and more than one step is allowed, the last step and some money and time are
-    reserved for it."""
+    `spent_usd` returns its cost so far. Time is wall clock, on the main thread without the time
+    that a user takes to answer. If a summary is wanted and more than one step is allowed, the last
+    step and some money and time are reserved for it."""
 
     settings: AgentSettings
     max_budget_usd: float | None = None

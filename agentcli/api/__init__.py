@@ -1,1 +1,1 @@
-"""What programs drive the agent by, and the command line itself: see docs/python.md."""
+"""The API by which programs, and the command line, drive the agent: see docs/python.md."""

@@ -11,11 +11,11 @@ from agentcli.api.earlier_events import earlier_conversation, record_earlier
 from agentcli.api.options import Respond, SessionOptions
 from agentcli.api.own_tools import as_tools
 from agentcli.app.agent_builder import AgentBuilder
-from agentcli.app.builders import NOBODY, Person, builder_in
+from agentcli.app.builders import NOBODY, UserQuestions, builder_in
 from agentcli.app.checks.requirement_spec import RequirementSpec, requirement_spec
 from agentcli.app.configuration.config import dotted, resolve_workspace
 from agentcli.app.configuration.configured_store import use_configured_store
-from agentcli.app.delegation.child_parent import AskPerson
+from agentcli.app.delegation.child_parent import ApproverFactory
 from agentcli.app.open_session import OpenSession
 from agentcli.app.resume import workspace_of
 from agentcli.errors import UsageError
@@ -26,7 +26,7 @@ from agentcli.sessions.search.finder import find
 from agentcli.sessions.session import Session, Subscriber
 from agentcli.settings import Settings
 from agentcli.system.homes import state_home
-from agentcli.system.programs import person_environ
+from agentcli.system.programs import user_environ
 
 _SETTINGS = {
     "model": "model.name",
@@ -50,7 +50,7 @@ def open_session(
     options = cast(SessionOptions, {k: v for k, v in options.items() if v is not None})
     given = options.get("session_id")
     use_configured_store(_values(options))
-    folder = None if given is None else find(state_home(person_environ()), given)
+    folder = None if given is None else find(state_home(user_environ()), given)
     workspace = _workspace(options, folder)
     respond = options.get("fake_user_response_fn")
     stops = options.get("exit_on_message", False)
@@ -58,7 +58,7 @@ def open_session(
     builder, notices = builder_in(
         workspace,
         _values(options),
-        answers.person if answers.approve or answers.respond else NOBODY,
+        answers.questions if answers.approve or answers.respond else NOBODY,
         interactive=stops or respond is not None,
     )
     builder = replace(builder, more_tools=as_tools(options.get("tools", ())))
@@ -174,11 +174,11 @@ class _Answers:
     respond: Respond | None
 
     @property
-    def person(self) -> Person:
-        def asks(settings: Settings) -> AskPerson:
+    def questions(self) -> UserQuestions:
+        def asks(settings: Settings) -> ApproverFactory:
             return lambda policy, current_text: self
 
-        return Person(approves=asks)
+        return UserQuestions(approver_factory=asks)
 
     def ask(self, action: Action, reason: str, *, risk: Risk) -> _Approval:
         said = self.approve(action, reason) if self.approve is not None else False

@@ -56,10 +56,10 @@ class SessionOptions(TypedDict, total=False):
     """Is called with an action that needs approval and the reason for that, and returns whether it
     may run; text is a no that the model is told. Without it, what needs approval is not run."""
     fake_user_response_fn: Respond
-    """Answers a message or a question of the agent in the person's place; None: nothing more to
-    say. With it, a reply without tool calls hands over to the person instead of ending the task."""
+    """Answers a message or a question of the agent in the user's place; None: nothing more to
+    say. With it, a reply without tool calls hands over to the user instead of ending the task."""
     exit_on_message: bool
-    """End at the first message that hands over to the person, even if one could answer."""
+    """End at the first message that hands over to the user, even if one could answer."""
     on_event: Callable[[Event | Progress], None]
     """Is called with all that happens, on the working thread; after it raises it is not called
     again."""

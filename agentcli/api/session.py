@@ -40,7 +40,7 @@ class Session:
         respond: Respond | None = None,
         required: RequirementSpec | None = None,
     ) -> None:
-        """`respond` answers a message that hands over to the person; None ends the exchange.
+        """`respond` answers a message that hands over to the user; None ends the exchange.
         `required` is what the work on each of the program's messages must come to."""
         self._opened = opened
         self._respond = respond

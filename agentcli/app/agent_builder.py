@@ -21,7 +21,7 @@ from agentcli.app.checks.requirement_spec import RequirementSpec
 from agentcli.app.checks.requirements import requirements
 from agentcli.app.configuration.keys import stored_keys
 from agentcli.app.delegation.agents import KnownAgents, agents_of
-from agentcli.app.delegation.child_parent import AskPerson, Parent
+from agentcli.app.delegation.child_parent import ApproverFactory, Parent
 from agentcli.app.delegation.child_role import ChildRole, tools_allowed
 from agentcli.app.delegation.lazy_children import LazyChildren
 from agentcli.app.editor import ask_editor
@@ -104,7 +104,7 @@ class AgentBuilder:
     settings: Settings
     environ: Mapping[str, str]
     workspace: Path
-    ask_person: AskPerson | None = None
+    make_approver: ApproverFactory | None = None
     """None if nobody can be asked."""
     project_hooks: ProjectHooks = NO_PROJECT_HOOKS
     """The hooks of the trusted project."""
@@ -248,7 +248,7 @@ class AgentBuilder:
             ready.models.chain("main").model,
             ready.containment.facts(),
             watched=self.interactive,
-            askable=self.ask_person is not None and self.role is None,
+            askable=self.make_approver is not None and self.role is None,
         )
         return self.role.system_text(text) if self.role else text
 
@@ -284,8 +284,8 @@ class AgentBuilder:
         policy, checkpointer = policy_and_checkpointer(parts, session, agents.changes_files)
         known = self._knowledge(notes, containment)
         model = self.settings.model
-        of_person = (containment.settings, self.ask_person, self._for_child)
-        parent = Parent(*of_person, session, containment, policy, limits, level)
+        of_user = (containment.settings, self.make_approver, self._for_child)
+        parent = Parent(*of_user, session, containment, policy, limits, level)
         agent = Agent(
             llm=main,
             memory=memory.build_memory(self.settings, models, schemas, session, limits),
@@ -334,11 +334,11 @@ class AgentBuilder:
         self, policy: SessionPolicy, context: ToolContext, session: Session
     ) -> Approver | None:
         """Return None if nobody can be asked. Also gives `context` a way to ask."""
-        if self.ask_person is None:
+        if self.make_approver is None:
             return None
-        approver = self.ask_person(policy, context.files.current_text)
+        approver = self.make_approver(policy, context.files.current_text)
         if self.role is None:
-            context.ask_person = asking(approver, session)
+            context.ask_user = asking(approver, session)
         return approver
 
     def agents(self, level: int = 0) -> KnownAgents:
@@ -353,9 +353,9 @@ class AgentBuilder:
         return knowledge.build_knowledge(self.settings, self.environ, self.workspace, notes, facts)
 
     def _for_child(
-        self, role: ChildRole, settings: Settings, ask_person: AskPerson | None
+        self, role: ChildRole, settings: Settings, make_approver: ApproverFactory | None
     ) -> AgentBuilder:
-        free = replace(self, interactive=False, name_folders=None, ask_person=ask_person)
+        free = replace(self, interactive=False, name_folders=None, make_approver=make_approver)
         return replace(free, settings=settings, role=role)
 
     def use_model(self, opened: OpenSession, name: str) -> None:
@@ -404,7 +404,7 @@ class AgentBuilder:
             self.home,
             folder,
             registry.key_variables(),
-            attended=self.ask_person is not None,
+            attended=self.make_approver is not None,
             tmp=self.role.tmp if self.role else None,
         )
         _ = containment.sandbox

@@ -9,30 +9,30 @@ from typing import Any
 
 from agentcli.app.agent_builder import AgentBuilder
 from agentcli.app.configuration.trust import Asker, load_with_trust
-from agentcli.app.delegation.child_parent import AskPerson
+from agentcli.app.delegation.child_parent import ApproverFactory
 from agentcli.app.workspace_warnings import NameFolders
 from agentcli.errors import ConfigError
 from agentcli.settings import Settings
-from agentcli.system.programs import person_environ
+from agentcli.system.programs import user_environ
 
 
 @dataclass(frozen=True)
-class Person:
-    """How to ask the user, each None if that is impossible: whether a folder is trusted, whether an
-    action may run (given the settings in force), which folders may be written to."""
+class UserQuestions:
+    """Functions that ask the user, each None if that is impossible: whether a folder is trusted,
+    whether an action may run (given the settings in force), which folders may be written to."""
 
-    trusts: Asker | None = None
-    approves: Callable[[Settings], AskPerson] | None = None
-    names_folders: NameFolders | None = None
+    ask_trust: Asker | None = None
+    approver_factory: Callable[[Settings], ApproverFactory] | None = None
+    ask_folders: NameFolders | None = None
 
 
-NOBODY = Person()
+NOBODY = UserQuestions()
 
 
 def builder_in(
     workspace: Path,
     values: Mapping[str, Any] | None = None,
-    person: Person = NOBODY,
+    questions: UserQuestions = NOBODY,
     *,
     interactive: bool = False,
     on_fault: Callable[[ConfigError], None] | None = None,
@@ -40,17 +40,17 @@ def builder_in(
     """Return a builder, and lines for the user about settings that were left out. `values` are
     settings by dotted key that take precedence over those of files. Raises ConfigError for wrong
     settings, unless `on_fault` takes them."""
-    environ = person_environ()
-    loaded = load_with_trust(environ, workspace, values, person.trusts, on_fault)
+    environ = user_environ()
+    loaded = load_with_trust(environ, workspace, values, questions.ask_trust, on_fault)
     settings = loaded.settings.values
     builder = AgentBuilder(
         settings,
         environ,
         workspace,
-        person.approves(settings) if person.approves else None,
+        questions.approver_factory(settings) if questions.approver_factory else None,
         loaded.project_hooks,
         interactive=interactive,
-        name_folders=person.names_folders,
+        name_folders=questions.ask_folders,
         project_agents=loaded.project_agents,
         origins=loaded.settings.origins,
     )

@@ -51,8 +51,8 @@ def show_newest(session: Session, context: ToolContext) -> None:
 def named_in(message: MessageAction) -> list[Path]:
     """Return the paths that a user's message from another terminal names. The answer of an earlier
     session quoted below it names nothing."""
-    of_person = message.source is Source.USER and message.inbox_id is not None
-    return paths_named(message.content.partition(BEFORE_MENTIONED)[0]) if of_person else []
+    of_user = message.source is Source.USER and message.inbox_id is not None
+    return paths_named(message.content.partition(BEFORE_MENTIONED)[0]) if of_user else []
 
 
 def show(paths: Iterable[Path], session: Session, context: ToolContext) -> None:

@@ -34,7 +34,8 @@ def tool_context(
     containment: Containment,
     model: str,
 ) -> ToolContext:
-    """Build the context of a session's tools. `home` is the agent's; `model` sees images."""
+    """Build the context of a session's tools. `home` is the agent's; `model` is the one whose image
+    limits apply."""
     sandbox = containment.sandbox
     if sandbox.contains:
         add_written_places(home, containment.scope.writable)

@@ -52,7 +52,7 @@ class Batch:
         self._waiting_for_money: deque[Order] = deque()
         """They used up their share; others may leave something for them."""
         self._retried: set[str] = set()
-        """They were given all that was left once."""
+        """Tasks that already had their one attempt with all the money left."""
         self._lost: dict[str, int] = {}
 
     def run(self) -> None:

@@ -38,7 +38,7 @@ from agentcli.sessions.session import Session as StoredSession
 from agentcli.sessions.session import SessionRecord, Subscriber, read_session
 from agentcli.sessions.state import AgentState, State
 from agentcli.system.homes import state_home
-from agentcli.system.programs import person_environ
+from agentcli.system.programs import user_environ
 
 _OVER = (AgentState.FINISHED, AgentState.REJECTED, AgentState.ERROR)
 _PROBE_BYTES = 1 << 16
@@ -72,10 +72,10 @@ class StoreLost(Exception):
 
 
 def carry_out(order: Order, tell: Callable[[Activity], None] = lambda doing: None) -> Result:
-    """Do the task of `order`, or what is left of it. Whatever goes wrong with it is in the result.
-    Raises what leaves it to be carried out again, from where it is: TurnInterrupted when this
-    process is to end, BudgetUsedUp where the order allows less than the task's own limits,
-    StoreLost where no session can be kept."""
+    """Do the task of `order`, or what is left of it, and return the result, which also tells what
+    went wrong. Raises if the task should be continued later: TurnInterrupted when this process is
+    to end, BudgetUsedUp if the order allows less than the task's own limits, StoreLost if no
+    session can be kept."""
     try:
         return _carried_out(order, tell)
     except SessionError as error:
@@ -90,7 +90,7 @@ def carry_out(order: Order, tell: Callable[[Activity], None] = lambda doing: Non
 
 def _require_store() -> None:
     """Raise StoreLost if the store of sessions can't be read or written."""
-    home = state_home(person_environ())
+    home = state_home(user_environ())
     try:
         exists(home / "sessions" / "none")
         with TemporaryFile(dir=home) as probe:
@@ -120,7 +120,7 @@ def _carried_out(order: Order, tell: Callable[[Activity], None]) -> Result:
 
 def _carried_out_alone(order: Order, place: TaskPlace, tell: Callable[[Activity], None]) -> Result:
     began = time.monotonic()
-    environ = person_environ()
+    environ = user_environ()
     use_configured_store(order.values)
     tell(Activity("copying its files"))
     known = place.prepare(state_home(environ))
@@ -141,7 +141,7 @@ def _carried_out_alone(order: Order, place: TaskPlace, tell: Callable[[Activity]
 
 
 def _session_folder(known: TaskRecord) -> Path:
-    return state_home(person_environ()) / "sessions" / known.session
+    return state_home(user_environ()) / "sessions" / known.session
 
 
 def _budget_setting(order: Order, folder: Path) -> dict[str, float]:

@@ -23,8 +23,9 @@ class SharedBudget:
 
     def grant(self, task_id: str, own_usd: float | None, shares: int) -> float | None:
         """Set money aside for a task and return what its session may cost in all: at most
-        `own_usd`, and no more than leaves as much for each of `shares - 1` others; None without a
-        limit. What a lost process left set aside for the task is not granted twice."""
+        `own_usd`, and at most what it has spent plus an equal share, one of `shares`, of what is
+        left; None without a limit. What a lost process left set aside for the task is not granted
+        twice."""
         if self._total is None:
             return own_usd
         if task_id not in self._granted:

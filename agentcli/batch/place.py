@@ -29,9 +29,9 @@ _MOST_PATCH_BYTES = 50_000_000
 
 @dataclass(frozen=True)
 class TaskRecord:
-    """What is recorded of a task before anything is done: a digest of the task, its session, the
-    tree or commit `base` that its files were at first, and `worked_s`, the seconds that earlier
-    processes worked."""
+    """What is recorded of a task once its files are there, before the agent begins: a digest of the
+    task, its session, the tree or commit `base` that its files were at first, and `worked_s`, the
+    seconds that earlier processes worked."""
 
     digest: str
     session: str

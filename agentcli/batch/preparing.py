@@ -18,7 +18,7 @@ from agentcli.git.cloning import CloneFailed, without_login
 from agentcli.git.mirrors import commits_of, mirror
 from agentcli.llm.roles import Roles
 from agentcli.settings import Settings
-from agentcli.system.programs import person_environ
+from agentcli.system.programs import user_environ
 
 _DEFAULT = "HEAD"
 _LIMITS = {"max_turns": "agent.max_turns", "max_time_s": "agent.max_time_s"}
@@ -157,7 +157,7 @@ class _Repositories:
                 return found
         self._tell(f"fetching {without_login(repo)}")
         if kept.exists():
-            mirror(find_git(), repo, kept, person_environ())
+            mirror(find_git(), repo, kept, user_environ())
         else:
             self._make(repo, kept)
         return commits_of(find_git(), kept, refs)
@@ -167,7 +167,7 @@ class _Repositories:
         kept.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         remove_tree(new)
         try:
-            mirror(find_git(), repo, new, person_environ())
+            mirror(find_git(), repo, new, user_environ())
             new.rename(kept)
         finally:
             remove_tree(new)

@@ -30,7 +30,7 @@ from agentcli.llm.catalog import Catalog
 from agentcli.llm.spending import spent_usd
 from agentcli.sessions.search.finder import exists, state_of
 from agentcli.system.homes import state_home
-from agentcli.system.programs import person_environ
+from agentcli.system.programs import user_environ
 
 
 @dataclass(frozen=True)
@@ -75,9 +75,9 @@ def run_batch(
         _note_spent(budget, folders, orders, ledger, wanted)
         workers: Workers
         if cluster is not None:
-            workers = RayWorkers(cluster, person_environ(), folders.out, folders.log, tell)
+            workers = RayWorkers(cluster, user_environ(), folders.out, folders.log, tell)
         else:
-            workers = LocalWorkers(wanted.workers or 1, person_environ(), folders.log, lock)
+            workers = LocalWorkers(wanted.workers or 1, user_environ(), folders.log, lock)
         try:
             with closing(workers):
                 Batch(orders, ledger, budget, workers, watch(orders, ledger)).run()
@@ -119,7 +119,7 @@ def _note_spent(
         known = task_record(folders, order.task.id)
         if known is None or order.task.id in ledger.results:
             continue
-        session = state_home(person_environ()) / "sessions" / known.session
+        session = state_home(user_environ()) / "sessions" / known.session
         if exists(session):
             state = state_of(session)
             spent = spent_usd(state.metrics_with_children, catalog) + state.abandoned_usd

@@ -1,5 +1,5 @@
-"""Ask the person at the terminal which folders may be written to. In the home folder and above it,
-only folders that the person names are writable."""
+"""Ask the user at the terminal which folders may be written to. In the home folder and above it,
+only folders that the user names are writable."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from agentcli.ui.unambiguous_text import reveal_hidden
 
 
 def ask_folders(workspace: Path, home: Path) -> list[str]:
-    """Return the folders that the person names, which may be none; an interrupt passes through."""
+    """Return the folders that the user names, which may be none; an interrupt passes through."""
     try:
         return [str(folder) for folder in _asked_at_terminal(workspace, home)]
     except (OSError, termios.error):

@@ -1,4 +1,4 @@
-"""Ask the person at the terminal whether to trust what a folder brings along."""
+"""Ask the user at the terminal whether to trust what a folder brings along."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from agentcli.ui.unambiguous_text import reveal_hidden
 
 
 def ask_trust(found: Fingerprint, state: TrustState) -> Answer:
-    """Show the person at the terminal what `found` would do, and ask whether to trust it. The end
+    """Show the user at the terminal what `found` would do, and ask whether to trust it. The end
     of input counts as a no, and so does a terminal that is gone; an interrupt passes through."""
     try:
         return _asked_at_terminal(found, state)

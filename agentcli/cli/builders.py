@@ -27,7 +27,7 @@ def builder_for(
 
 
 def report_config_error(fault: ConfigError) -> None:
-    """Report a wrong setting that does not matter to what the person is doing now."""
+    """Report a wrong setting that does not matter to what the user is doing now."""
     print_error(f"ignored: {fault.message}", fault.hint)
 
 

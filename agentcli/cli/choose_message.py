@@ -1,4 +1,4 @@
-"""Let a person at the terminal pick one of their own messages, to continue from before it."""
+"""Let a user at the terminal pick one of their own messages, to continue from before it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TITLE = 300
 @dataclass(frozen=True, slots=True)
 class Place:
     """A place to continue from; `event_id` is the last event to keep. The place is just before a
-    `message` of the person, just after the task (which can't be taken back), or at the end, where
+    `message` of the user, just after the task (which can't be taken back), or at the end, where
     there is no message. `answer` is the agent's last reply to the message, and `steps` is the
     number of steps taken since."""
 
@@ -59,7 +59,7 @@ def choose_place(
 
 
 def places(events: Sequence[Event]) -> list[Place]:
-    """Return a place for each message of the person in the current conversation, newest first."""
+    """Return a place for each message of the user in the current conversation, newest first."""
     found: list[Place] = []
     answer, steps = "", 0
     for event in reversed(live(events)):

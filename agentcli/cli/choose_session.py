@@ -1,4 +1,4 @@
-"""Let a person at the terminal pick the session to continue."""
+"""Let a user at the terminal pick the session to continue."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from agentcli.ui.choices import Preview
 from agentcli.ui.picker import Picked, Question, pick
 
 _OVER = frozenset({"finished", "rejected", "awaiting_user_input"})
-"""States in which a session can only continue with a new message from the person."""
+"""States in which a session can only continue with a new message from the user."""
 
 
 def choose_session(
     workspace: Path | None, *, can_wait: bool = False, besides: Path | None = None
 ) -> Picked[Path]:
-    """Return the folder of the session that the person picks and the message to send to it;
+    """Return the folder of the session that the user picks and the message to send to it;
     `besides` is not offered. For a session with nothing left to do, the message may be empty only
     if it `can_wait`. Raises UsageError when nobody is at the terminal, there is nothing to choose
     from, or nothing is chosen."""

@@ -78,7 +78,7 @@ def _dispatch(arguments: list[str]) -> int:
 
 @contextmanager
 def _prompt() -> Iterator[None]:
-    """Show the prompt, so that the person can type before the command line is parsed."""
+    """Show the prompt, so that the user can type before the command line is parsed."""
     with interrupts.shield():
         from agentcli.cli.conversation import launch
 

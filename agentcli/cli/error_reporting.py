@@ -1,4 +1,4 @@
-"""Report errors to a person: what happened, then what to do."""
+"""Report errors to a user: what happened, then what to do."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from agentcli.errors import AgentError
 from agentcli.security.redact import Redactor
 from agentcli.security.secret_variables import masked_values
 from agentcli.system.homes import state_home
-from agentcli.system.programs import person_environ
+from agentcli.system.programs import user_environ
 from agentcli.ui.jsonl import JsonLinesWriter
 from agentcli.ui.live import terminal_size
 from agentcli.ui.sanitize import printable
@@ -27,7 +27,7 @@ def print_error(message: str, hint: str = "") -> None:
 
 
 def _rows(text: str, before: str = "") -> list[str]:
-    """Break `text` at words for a person at a terminal; in a log, each line stays in one piece."""
+    """Break `text` at words for a user at a terminal; in a log, each line stays in one piece."""
     text = printable(text)
     if not sys.stderr.isatty():
         return [f"{before}{text}"]
@@ -43,7 +43,7 @@ def write_result(code: int, message: str, hint: str) -> None:
 
 def internal_error(error: Exception) -> AgentError:
     """Return the error that reports a bug, and append its traceback to a log for a bug report."""
-    environ = person_environ()
+    environ = user_environ()
     redact = Redactor(masked_values(environ))
     told = AgentError(redact.text(f"internal error: {type(error).__name__}: {error}"))
     told.exit_code = 70

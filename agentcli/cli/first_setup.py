@@ -1,6 +1,6 @@
 """Set up a first model: which provider, its key, which of its models.
 
-The key goes into a file of its own, the model into the person's settings.
+The key goes into a file of its own, the model into the user's settings.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ _MOST_LISTED = 40
 
 
 def set_up(builder: AgentBuilder, missing: SetupNeeded | None = None) -> bool:
-    """Ask the person at the terminal for what is missing to reach a model, and store it. If
-    `missing` names a provider, ask only for its key. Return False if the person left or there is no
+    """Ask the user at the terminal for what is missing to reach a model, and store it. If
+    `missing` names a provider, ask only for its key. Return False if the user left or there is no
     terminal. Raises ConfigError when it can't be stored."""
     require_keepable(builder.environ)
     require_changeable(user_file(builder.environ))
@@ -55,7 +55,7 @@ class _Setup:
     terminal: Questions
     builder: AgentBuilder
     own: dict[str, str] = field(default_factory=dict)
-    """Settings of the person's own server, by key; they are stored together with its model."""
+    """Settings of the user's own server, by key; they are stored together with its model."""
 
     @property
     def _registry(self) -> Providers:
@@ -63,7 +63,7 @@ class _Setup:
         return replace(self.builder.registry(), connect_timeout_s=_LIMIT_S, read_timeout_s=_LIMIT_S)
 
     def run(self) -> bool:
-        """Ask until there is a model or the person leaves; return whether there is one."""
+        """Ask until there is a model or the user leaves; return whether there is one."""
         while (provider := self._ask_provider()) is not None:
             if provider == _ANOTHER:
                 provider = self._ask_server()
@@ -108,7 +108,7 @@ class _Setup:
         return f"a key from {kind.keys_page}"
 
     def _ask_server(self) -> str | None:
-        """Ask for a server of the person's own, add it to the settings, and return its name."""
+        """Ask for a server of the user's own, add it to the settings, and return its name."""
         address = self.terminal.ask("Its address, such as https://llm.example.com/v1: ")
         if not address:
             return None
@@ -151,7 +151,7 @@ class _Setup:
 
     def with_key(self, provider: str) -> ProviderAnswer | None:
         """Return what the provider answers to its key, asking for one if necessary and storing it.
-        None if the person went back."""
+        None if the user went back."""
         if self._registry.has_key(provider):
             answer = self._try(provider, self._registry)
             if answer.standing != "refused" or self._registry.key_variable(provider) is None:
@@ -188,7 +188,7 @@ class _Setup:
         return answer
 
     def _ask_model(self, provider: str, models: Sequence[str]) -> str | None:
-        """Return the full name of the model that the person chooses; None if they went back."""
+        """Return the full name of the model that the user chooses; None if they went back."""
         say = self.terminal.tell
         usual = _kind(provider).default_model
         names = [f"{provider}/{model.removeprefix('models/')}" for model in models]
@@ -234,7 +234,7 @@ class _Setup:
 
 
 def _kind(provider: str) -> Provider:
-    """Return what is known about the provider; nothing, if the server is the person's own."""
+    """Return what is known about the provider; nothing, if the server is the user's own."""
     return known_providers().get(provider) or Provider("chat_completions")
 
 

@@ -1,4 +1,4 @@
-"""What a person says to a run: words on the command line and piped text."""
+"""What a user says to a run: words on the command line and piped text."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from agentcli.ui.sanitize import say_note
 
 @dataclass(frozen=True)
 class UserInput:
-    """What a person says to a session. `message` is what the command line says; if it is None,
+    """What a user says to a session. `message` is what the command line says; if it is None,
     stdin is the whole message. `piped` is what came through stdin; if it is None, nothing is said
     and the session just continues. Images are data URLs."""
 

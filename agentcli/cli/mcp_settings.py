@@ -13,7 +13,7 @@ from agentcli.app.configuration.config import PROJECT_FILE, load_settings, user_
 from agentcli.errors import ConfigError, UsageError, os_error_text
 from agentcli.files.private import read_regular, replace_durably
 from agentcli.mcp.servers_file import FILE, server_values, with_server
-from agentcli.system.programs import person_environ
+from agentcli.system.programs import user_environ
 
 ProjectFlag = Annotated[bool, typer.Option("--project", help=f"In {FILE} of this folder.")]
 _MAX_BYTES = 1_000_000
@@ -28,8 +28,8 @@ def has_server(name: str, workspace: Path, *, project: bool) -> bool:
     if project:
         text = _read(project_file(workspace))
         return bool(text.strip()) and _is_in(server_values(text, FILE, []), name)
-    loaded = load_settings(person_environ(), workspace, on_fault=lambda fault: None)
-    own = str(user_file(person_environ()))
+    loaded = load_settings(user_environ(), workspace, on_fault=lambda fault: None)
+    own = str(user_file(user_environ()))
     return own in (loaded.origins.get(f"mcp_servers.{name}.{way}") for way in ("command", "url"))
 
 
@@ -37,7 +37,7 @@ def origin_of(name: str, workspace: Path) -> str:
     """Return the file that sets the server; if several do, the one that counts."""
     for project in (False, True):
         if has_server(name, workspace, project=project):
-            return str(project_file(workspace) if project else user_file(person_environ()))
+            return str(project_file(workspace) if project else user_file(user_environ()))
     return str(PROJECT_FILE)
 
 

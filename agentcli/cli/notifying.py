@@ -6,7 +6,7 @@ import sys
 
 from agentcli.sessions.session import Session
 from agentcli.settings import UISettings
-from agentcli.system.programs import person_environ
+from agentcli.system.programs import user_environ
 from agentcli.ui.notifier import NotifierSettings, TerminalNotifier
 
 
@@ -14,4 +14,4 @@ def notifier_of(session: Session, settings: UISettings) -> TerminalNotifier:
     """Return a subscriber for `session`; close it when the session is closed."""
     chosen = NotifierSettings(settings.notify, settings.notify_after_s, settings.title)
     label = session.state.name or session.state.title
-    return TerminalNotifier(sys.stderr, chosen, person_environ(), label=label)
+    return TerminalNotifier(sys.stderr, chosen, user_environ(), label=label)

@@ -73,7 +73,7 @@ class OutcomeReporter:
         self._started = time.monotonic()
 
     def notify_by(self, settings: UISettings) -> None:
-        """Notify a person who looks elsewhere about the session, as `settings` say, unless the run
+        """Notify a user who looks elsewhere about the session, as `settings` say, unless the run
         is quiet."""
         self._notifies = None if self._flags.quiet else settings
 

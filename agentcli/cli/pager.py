@@ -14,7 +14,7 @@ from typing import Annotated, TextIO
 
 import typer
 
-from agentcli.system.programs import find_program, person_environ
+from agentcli.system.programs import find_program, user_environ
 from agentcli.ui.live import terminal_size
 from agentcli.ui.plain import is_plain
 from agentcli.ui.style import cells
@@ -29,7 +29,7 @@ def paged(no_pager: bool = False, *, at_end: bool = False) -> Iterator[None]:
     """Page what the block prints: at a terminal, text longer than the screen goes through the
     person's pager, from its beginning or `at_end`. Elsewhere, nothing changes."""
     terminal = sys.stdout
-    if no_pager or not terminal.isatty() or is_plain(person_environ()):
+    if no_pager or not terminal.isatty() or is_plain(user_environ()):
         yield
         return
     printed = _Printed(terminal)
@@ -66,7 +66,7 @@ class _Printed(io.StringIO):
 def show_in_pager(text: str, *, at_end: bool = False) -> bool:
     """Show `text`, which may have colours, in $PAGER, else less; `at_end` starts at its last rows.
     Return False, with nothing shown, if there is no pager. The caller must own the terminal."""
-    environ = dict(person_environ())
+    environ = dict(user_environ())
     try:
         words = shlex.split(environ.get("PAGER", "less"))
     except ValueError:  # an unclosed quote

@@ -25,7 +25,7 @@ from agentcli.security.risk.rating import rate_by_rules
 from agentcli.sessions.search.finder import find, session_states
 from agentcli.sessions.session import read_session
 from agentcli.system.homes import user_home
-from agentcli.system.programs import person_environ
+from agentcli.system.programs import user_environ
 from agentcli.tools.base import Effect
 from agentcli.tools.collection import TOOLS
 
@@ -42,8 +42,8 @@ Against = Annotated[
 
 @dataclass(frozen=True)
 class Past:
-    """An action of a past session that could change something, with the person's decision. `answer`
-    is allow or deny, "" if nobody was asked; `grant` is the rule that the person gave with it.
+    """An action of a past session that could change something, with the user's decision. `answer`
+    is allow or deny, "" if nobody was asked; `grant` is the rule that the user gave with it.
     `risk` is what the question said. `left_sandbox`: it ran outside the session's sandbox."""
 
     session: str
@@ -74,7 +74,7 @@ def policy_of(rules: tuple[Rule, ...], workspace: Path, *, contained: bool = Fal
     return Policy(
         mode="ask",
         contained=contained,
-        scope=AccessScope(workspace, user_home(person_environ()), (workspace,)),
+        scope=AccessScope(workspace, user_home(user_environ()), (workspace,)),
         rules=rules,
         effect_of=_effect,
         locate=FileTracker(workspace).locate,
@@ -135,7 +135,7 @@ def _could_change(event: Action) -> bool:
 
 
 def _decisions(events: Sequence[Event], by: str) -> dict[int, DecisionObservation]:
-    """Return the last decision `by` the person or the policy about each action."""
+    """Return the last decision `by` the user or the policy about each action."""
     return {
         event.cause: event
         for event in events

@@ -51,7 +51,7 @@ class ProviderAnswer:
 
 
 def probe_providers(registry: Providers) -> Iterator[ProviderAnswer]:
-    """Ask each provider with a key or an address set by the person, then the local servers."""
+    """Ask each provider with a key or an address set by the user, then the local servers."""
     quick = replace(registry, connect_timeout_s=_LIMIT_S, read_timeout_s=_LIMIT_S)
     with_key = [
         name

@@ -1,4 +1,4 @@
-"""Quoting of a person's words in commands that they are advised to type."""
+"""Quoting of a user's words in commands that they are advised to type."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from agentcli.ui.summary import count
 def remove_sessions(
     found: list[tuple[Path, State]], yes: bool, as_json: bool, *, dry_run: bool = False
 ) -> int:
-    """List the sessions and, if the person agrees, remove them. Return the exit code."""
+    """List the sessions and, if the user agrees, remove them. Return the exit code."""
     sizes = {folder: size_of(folder) for folder, _ in found}
     if not as_json:
         for folder, state in found:

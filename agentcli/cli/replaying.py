@@ -120,7 +120,7 @@ def _replay_copy(source: Source, builder: AgentBuilder) -> Iterator[ReplayCopy]:
 
 
 def _has_hooks(builder: AgentBuilder) -> bool:
-    """Return whether hooks of the person run around tool calls."""
+    """Return whether hooks of the user run around tool calls."""
     hooks = builder.settings.hooks
     return bool(hooks.PreToolUse or hooks.PostToolUse)
 

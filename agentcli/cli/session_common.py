@@ -20,7 +20,7 @@ from agentcli.sessions.recovery import unfinished_restore
 from agentcli.sessions.session import Session
 from agentcli.sessions.state import State
 from agentcli.system.homes import state_home
-from agentcli.system.programs import person_environ
+from agentcli.system.programs import user_environ
 from agentcli.ui.sanitize import printable
 from agentcli.ui.summary import ago
 
@@ -38,7 +38,7 @@ _A_MOMENT_S = 0.5
 
 
 def home() -> Path:
-    return state_home(person_environ())
+    return state_home(user_environ())
 
 
 def clean_up_interrupted_work() -> None:
@@ -64,20 +64,20 @@ def here() -> Path:
 
 
 def tilde_path(path: Path | str) -> str:
-    """Return `path` with `~` for the person's home, safe to show."""
-    home, text = person_environ().get("HOME", ""), str(path)
+    """Return `path` with `~` for the user's home, safe to show."""
+    home, text = user_environ().get("HOME", ""), str(path)
     if home and (text == home or text.startswith(f"{home}/")):
         text = f"~{text.removeprefix(home)}"
     return printable(text, multiline=False)
 
 
 def at_terminal() -> bool:
-    """Return whether a person sees all output and can choose."""
+    """Return whether a user sees all output and can choose."""
     return all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
 
 
 def confirmed(question: str, yes: bool) -> bool:
-    """Ask the person to agree, unless `yes`. Raises UsageError when there is nobody to ask."""
+    """Ask the user to agree, unless `yes`. Raises UsageError when there is nobody to ask."""
     if yes:
         return True
     if not (sys.stdin.isatty() and sys.stderr.isatty()):

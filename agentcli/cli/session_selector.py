@@ -28,7 +28,7 @@ Last = Annotated[bool, typer.Option("--last", hidden=True, help="The newest sess
 
 
 class Chosen(NamedTuple):
-    """The folder of a session, and the message for it if the person chose it from a list."""
+    """The folder of a session, and the message for it if the user chose it from a list."""
 
     folder: Path
     message: str = ""

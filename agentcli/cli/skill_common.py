@@ -14,7 +14,7 @@ from agentcli.errors import UsageError
 from agentcli.knowledge.instructions import repository_root
 from agentcli.knowledge.knowledge import read_skills
 from agentcli.knowledge.skills import PROJECT_FOLDERS, Skill, Skills
-from agentcli.system.programs import person_environ
+from agentcli.system.programs import user_environ
 
 ProjectFlag = Annotated[
     bool, typer.Option("--project", help="In .agents/skills of this project, not in your own.")
@@ -23,7 +23,7 @@ ProjectFlag = Annotated[
 
 def known_skills() -> Skills:
     """Return the skills that a session in this folder knows. Raises ConfigError."""
-    environ, workspace = person_environ(), here()
+    environ, workspace = user_environ(), here()
     settings = load_with_trust(environ, workspace).settings.values.knowledge
     folders = skill_folders(settings, environ)
     return read_skills(workspace, settings, folders, lambda place: is_trusted(environ, place))
@@ -31,15 +31,15 @@ def known_skills() -> Skills:
 
 def target_folder(*, project: bool) -> Path:
     """Return the folder in which skills are added and removed. Raises UsageError inside a session:
-    only the person decides what sessions are told."""
-    require_outside_session(person_environ(), "no session may add or remove skills")
+    only the user decides what sessions are told."""
+    require_outside_session(user_environ(), "no session may add or remove skills")
     if project:
         root = repository_root(here())
         folder = root / PROJECT_FOLDERS[0]
         if not folder.resolve().is_relative_to(root.resolve()):
             raise UsageError(f"{folder} leads out of the project")
         return folder
-    return user_skills(person_environ())
+    return user_skills(user_environ())
 
 
 def facts(skill: Skill) -> dict[str, Any]:

@@ -47,12 +47,12 @@ COMMANDS = ExtensionPoint(
 
 @cache
 def slash_commands() -> Mapping[str, SlashCommand]:
-    """Return all slash commands by the name that a person types."""
+    """Return all slash commands by the name that a user types."""
     return {name.rstrip("_"): command for name, command in COMMANDS.all().items()}
 
 
 def run_slash(conversation: Conversation, given: Submission) -> None:
-    """Run a built-in command, a prompt of a tool server, a command of the person's or of the
+    """Run a built-in command, a prompt of a tool server, a command of the user's or of the
     project, or a skill. Raises UsageError for an unknown name; the model never sees the line."""
     name, argument = _parts(given.text)
     command = slash_commands().get(name)
@@ -139,7 +139,7 @@ def prompt_lines(conversation: Conversation) -> dict[str, str]:
 
 
 def help_lines(own: OwnCommands) -> dict[str, str]:
-    """Return a help line for each command, by the name that a person types: built-in ones, the
+    """Return a help line for each command, by the name that a user types: built-in ones, the
     person's and the project's, then skills."""
     lines = {name: first_line(each.help) for name, each in slash_commands().items()}
     lines |= {name: f"{each.whose}: {each.description}" for name, each in own.commands.items()}
@@ -149,7 +149,7 @@ def help_lines(own: OwnCommands) -> dict[str, str]:
 
 
 def carry_out(conversation: Conversation, given: Submission) -> None:
-    """Carry out what the person typed with `/` or `!`. Raises AgentError."""
+    """Carry out what the user typed with `/` or `!`. Raises AgentError."""
     if given.text.startswith("!"):
         run_shell(conversation, given.text)
     else:

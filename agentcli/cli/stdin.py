@@ -186,7 +186,7 @@ def with_piped(task: str, piped: Piped, outputs: Path, max_bytes: int) -> str:
 
 @contextmanager
 def kept_on_failure(piped: Piped | None) -> Iterator[None]:
-    """Store the piped text in a temporary file if the block fails, and tell the person where: a
+    """Store the piped text in a temporary file if the block fails, and tell the user where: a
     pipe can't be read again."""
     try:
         yield

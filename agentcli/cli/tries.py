@@ -15,7 +15,7 @@ from typing import Protocol
 from agentcli import interrupts
 from agentcli.agent.run_limits import MAX_BUDGET
 from agentcli.app.agent_builder import AgentBuilder
-from agentcli.app.builders import NOBODY, Person, builder_in
+from agentcli.app.builders import NOBODY, UserQuestions, builder_in
 from agentcli.app.checks.requirement_spec import requirement_spec
 from agentcli.app.checks.tries import Tries, TryCopy, tries_of
 from agentcli.app.configuration.config import parse_assignments
@@ -90,8 +90,8 @@ def run_tries(
     def run() -> int:
         workspace = beginning.workspace(flags.folder)
         assigned = parse_assignments(flags.assignments)
-        person = Person(ask_trust) if TerminalApprover().available() else NOBODY
-        builder, notices = builder_in(workspace, {**assigned, **flags.settings()}, person)
+        questions = UserQuestions(ask_trust) if TerminalApprover().available() else NOBODY
+        builder, notices = builder_in(workspace, {**assigned, **flags.settings()}, questions)
         for notice in notices:
             outcome.renderer.on_progress(Notice(notice))
         clean_up_interrupted_work()

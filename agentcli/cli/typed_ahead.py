@@ -1,4 +1,4 @@
-"""What a person types at the terminal while a one-shot run works: messages for its session."""
+"""What a user types at the terminal while a one-shot run works: messages for its session."""
 
 from __future__ import annotations
 

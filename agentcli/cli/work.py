@@ -13,10 +13,10 @@ from agentcli import interrupts
 from agentcli.agent.ending import Ending, TurnResult
 from agentcli.api.session import Session
 from agentcli.app.agent_builder import AgentBuilder
-from agentcli.app.builders import NOBODY, Person, builder_in
+from agentcli.app.builders import NOBODY, UserQuestions, builder_in
 from agentcli.app.configuration.config import parse_assignments
 from agentcli.app.configuration.configured_store import use_configured_store
-from agentcli.app.delegation.child_parent import AskPerson
+from agentcli.app.delegation.child_parent import ApproverFactory
 from agentcli.app.open_session import OpenSession
 from agentcli.cli.ask_folders import ask_folders
 from agentcli.cli.ask_trust import ask_trust
@@ -48,7 +48,7 @@ class Opening(Protocol):
         """Return the folder to work in; `folder` is the value of -C."""
 
     def open(self, builder: AgentBuilder, outcome: OutcomeReporter) -> OpenSession:
-        """Return the session, with what the person said recorded in it."""
+        """Return the session, with what the user said recorded in it."""
 
 
 def work(flags: Flags, opening: Opening) -> int:
@@ -79,8 +79,8 @@ def _work(flags: Flags, opening: Opening, outcome: OutcomeReporter) -> int:
     use_configured_store(assigned)
     workspace = opening.workspace(flags.folder)
     asks = TerminalApprover().available()
-    person = _person(flags, outcome) if asks else NOBODY
-    builder, notices = builder_in(workspace, {**assigned, **flags.settings()}, person)
+    questions = _questions(flags, outcome) if asks else NOBODY
+    builder, notices = builder_in(workspace, {**assigned, **flags.settings()}, questions)
     outcome.count_time()
     outcome.notify_by(builder.settings.ui)
     for notice in notices:
@@ -95,11 +95,11 @@ def _work(flags: Flags, opening: Opening, outcome: OutcomeReporter) -> int:
     return one_turn(opened, flags, outcome)
 
 
-def _person(flags: Flags, outcome: OutcomeReporter) -> Person:
-    """Return the person at the terminal."""
+def _questions(flags: Flags, outcome: OutcomeReporter) -> UserQuestions:
+    """Return the user at the terminal."""
 
-    def asks(settings: Settings) -> AskPerson:
-        def ask_person(
+    def asks(settings: Settings) -> ApproverFactory:
+        def make_approver(
             offers: RuleOffers, current_text: Callable[[str], str | None]
         ) -> TerminalApprover:
             return TerminalApprover(
@@ -110,9 +110,9 @@ def _person(flags: Flags, outcome: OutcomeReporter) -> Person:
                 folds=flags.quiet > 0,
             )
 
-        return ask_person
+        return make_approver
 
-    return Person(ask_trust, asks, ask_folders)
+    return UserQuestions(ask_trust, asks, ask_folders)
 
 
 def one_turn(opened: OpenSession, flags: Flags, outcome: OutcomeReporter) -> int:
@@ -138,7 +138,7 @@ def one_turn(opened: OpenSession, flags: Flags, outcome: OutcomeReporter) -> int
 
 
 def _set_up(builder: AgentBuilder, missing: SetupNeeded) -> bool:
-    """Ask the person for what is missing to reach a model; return whether they gave it."""
+    """Ask the user for what is missing to reach a model; return whether they gave it."""
     from agentcli.cli.first_setup import set_up
 
     return set_up(builder, missing)

@@ -1,4 +1,4 @@
-"""Every Action: what a person, the agent or the environment may want done."""
+"""Every Action: what a user, the agent or the environment may want done."""
 
 from __future__ import annotations
 

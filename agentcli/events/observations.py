@@ -1,4 +1,5 @@
-"""Every Observation: what came of an Action, or what happened by itself."""
+"""Every Observation: what came of an Action, or what happened by itself. Those about the
+requirements of a run are in requirements.py."""
 
 from __future__ import annotations
 

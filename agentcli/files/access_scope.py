@@ -39,9 +39,9 @@ class AccessScope:
     sealed: bool = False
     """Only the mounts may be written (plan mode); what is writable otherwise can be read."""
     problems: tuple[str, ...] = ()
-    """What can't be protected, in words for the person."""
+    """What can't be protected, in words for the user."""
     user_named: list[Path] = field(default_factory=list)
-    """Paths in the real /tmp that the person named, to be read in place. The list grows during the
+    """Paths in the real /tmp that the user named, to be read in place. The list grows during the
     session, and copies of the scope share it."""
 
     def may_read(self, path: Path) -> bool:
@@ -53,7 +53,7 @@ class AccessScope:
         return not self.confined_to or _within(path, self._unconfined) or self.is_user_named(path)
 
     def is_user_named(self, path: Path) -> bool:
-        """Return whether the person named this path or a folder around it."""
+        """Return whether the user named this path or a folder around it."""
         return bool(self.user_named) and _within(path, _names(self.user_named))
 
     def is_elsewhere(self, path: Path) -> bool:

@@ -70,7 +70,7 @@ class Guard:
                 )
             raise ToolError(
                 f"{display_path(target)} may not be read: keys and passwords are kept there, or "
-                "agent's own files. Go on without it, or ask the person for what you need of it.",
+                "agent's own files. Go on without it, or ask the user for what you need of it.",
                 error_id="hidden_path",
             )
 
@@ -94,7 +94,7 @@ class Guard:
         if scope.is_protected(target):
             raise ToolError(
                 f"{display_path(target)} may not be written: git or agent decides from it what "
-                "to run. Tell the person what to change in it.",
+                "to run. Tell the user what to change in it.",
                 error_id="outside_workspace",
             )
         folders = ", ".join(map(display_path, scope.writable))

@@ -81,7 +81,7 @@ class FileTracker:
         return display_path(seen, self.workspace)
 
     def permit(self, path: Path) -> AbstractContextManager[None]:
-        """Allow reads and writes of one resolved path outside the scope, which a person has
+        """Allow reads and writes of one resolved path outside the scope, which a user has
         approved, within a `with` block. The agent's own files stay off limits."""
         return self._guard.permitting(path)
 

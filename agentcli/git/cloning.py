@@ -20,7 +20,7 @@ SETTINGS = {
     "submodule.recurse": "false",
 }
 """Settings that keep git from running anything the repository names. Where the repository is and
-how to log in come from the person's own git configuration."""
+how to log in come from the user's own git configuration."""
 
 
 class CloneFailed(Exception):

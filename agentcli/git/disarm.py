@@ -1,6 +1,6 @@
 """Disarms repositories that commands made or changed, so that git runs nothing of theirs.
 
-A person's `git status` looks into every repository that the index lists, and the person's next
+A user's `git status` looks into every repository that the index lists, and the user's next
 command may run in any that was cloned or made. So at the end of a turn, whatever git could run from
 those is removed. Everything is done through descriptors; their content is judged, never trusted.
 """

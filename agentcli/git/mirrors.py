@@ -1,7 +1,7 @@
 """Makes working copies of repositories from a mirror that is kept apart.
 
 Nothing that a repository names is run: no hook, filter or monitor. Only the mirror is fetched under
-the person's own git configuration, which says how to log in.
+the user's own git configuration, which says how to log in.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Finds what git's settings name in places that commands can write: hooks, more settings, programs.
 
-The settings are those of the repository and the person. Conditional ones count too, whether or not
+The settings are those of the repository and the user. Conditional ones count too, whether or not
 their condition is met today.
 """
 
@@ -31,10 +31,10 @@ class NamedPlaces:
 def named_places(
     root: Path, settings: Iterable[Path], environ: Mapping[str, str], writable: Sequence[Path]
 ) -> NamedPlaces:
-    """Return the places named in the repository's files of `settings` and those of the person, as
+    """Return the places named in the repository's files of `settings` and those of the user, as
     git reads them in the folder `root`."""
     home = user_home(environ)
-    return _Search(root, home, writable).among([*settings, *_files_of_the_person(home, environ)])
+    return _Search(root, home, writable).among([*settings, *_files_of_the_user(home, environ)])
 
 
 class _Search:
@@ -96,7 +96,7 @@ class _Search:
             return None
 
 
-def _files_of_the_person(home: Path, environ: Mapping[str, str]) -> Iterator[Path]:
+def _files_of_the_user(home: Path, environ: Mapping[str, str]) -> Iterator[Path]:
     if named_file := environ.get("GIT_CONFIG_GLOBAL"):
         yield Path(named_file)
     else:

@@ -148,7 +148,7 @@ class RepositoryJudge:
                 ):
                     return f"the repository's setting {name} may make git run a program"
             elif is_among("programs_of_reading", name) and _is_local(value, self.workspace):
-                # The person's own programs are fine unless they lie in the working tree.
+                # The user's own programs are fine unless they lie in the working tree.
                 return f"your setting {name} names a program in the working tree"
         if _READING_HOOK in hooks_in(answers.hooks):
             return f"the repository has the hook {_READING_HOOK}"

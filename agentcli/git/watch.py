@@ -1,7 +1,7 @@
 """Keeps what git runs or trusts as it was before commands ran, in every layer.
 
-A sandbox can't close what does not exist, and only bubblewrap can close what does. So it is
-watched: a thread restores what changes as soon as the kernel reports it, and after each command
+No sandbox can forbid files that don't exist yet, and Landlock can't protect those that do. So they
+are watched: a thread restores what changes as soon as the kernel reports it, and after each command
 everything is checked before the result is reported. The thread only works on files; the main thread
 reports and records what it found.
 """
@@ -145,7 +145,7 @@ class GitWatch:
         self._times.clear()
 
     def end_turn(self) -> None:
-        """Disarm what commands made, before the person's own git meets it."""
+        """Disarm what commands made, before the user's own git meets it."""
         if self._record is None or not self._ran:
             return
         self._ran = False
@@ -177,7 +177,7 @@ class GitWatch:
 
     @contextlib.contextmanager
     def lenient(self) -> Iterator[None]:
-        """Accept the changes of a command that a person let run with full rights."""
+        """Accept the changes of a command that a user let run with full rights."""
         self.check(in_result=False)
         self._is_lenient = True
         try:
@@ -340,7 +340,7 @@ class GitWatch:
             items.append(f"the process that kept changing {shown} was stopped, along with all jobs")
         folder = str(self._quarantine.place) if self._quarantine.place.exists() else ""
         where = f"; kept in {folder}" if folder else ""
-        text = f"[{'; '.join(items)}{where}. Leave that to the person: tell them what to change.]"
+        text = f"[{'; '.join(items)}{where}. Leave that to the user: tell them what to change.]"
         self._untold.append(
             GitCleanupObservation(
                 content="" if in_result else text, items=tuple(items), folder=folder

@@ -76,8 +76,8 @@ class Verdict:
 
 
 class SessionHooks:
-    """The hooks of a session, by hook event. They run one after the other on the main thread, once
-    the event that they hear about has been recorded."""
+    """The hooks of a session, by hook event. They run one after the other on the session's thread,
+    once the event that they hear about has been recorded."""
 
     def __init__(self, hooks: Mapping[str, Sequence[Hook]], workspace: str) -> None:
         self._hooks = hooks

@@ -107,7 +107,7 @@ class FallbackChain:
 
     def _taken_over(self, name: str, error: LLMError) -> bool:
         """Whether the next model may take over. A stand-in may be misconfigured, but the preferred
-        model may not: otherwise another model would do the work than the person believes."""
+        model may not: otherwise another model would do the work than the user believes."""
         stands_in = name != self.model and error.kind not in _NOT_OF_THE_MODEL
         return stands_in or error.kind in FALLBACK_ERRORS
 

@@ -39,7 +39,7 @@ class Providers:
     connect_timeout_s: float = 10.0
     read_timeout_s: float = 120.0
     key_fault: str = ""
-    """Why keys that the person supplied could not be read."""
+    """Why keys that the user supplied could not be read."""
 
     def choose(self, wanted: str) -> str:
         """Return the full name of the model to use: `wanted`, or else the first that a key or a

@@ -205,7 +205,7 @@ def _call(value: Any) -> ToolCall | None:
 
 
 class _Shown:
-    """A stream's text as shown to the person: without the calls, of which only the name is told."""
+    """A stream's text as shown to the user: without the calls, of which only the name is told."""
 
     def __init__(self) -> None:
         self._held = ""

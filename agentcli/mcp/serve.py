@@ -33,7 +33,7 @@ def serve(program: Sequence[str], environ: dict[str, str], search: Callable[[str
     @server.tool()
     async def run(task: str, folder: str, context: Context) -> str:
         """Have the coding assistant do a task in a folder (absolute), and return its answer. What
-        would need a person's approval is not done."""
+        would need a user's approval is not done."""
         return await _worked([*program, "run", "--json", "--no-stdin", "-C", folder, "--", task])
 
     @server.tool()

@@ -225,7 +225,7 @@ def _short_arguments(raw: str, event_id: int) -> str:
 
 
 def is_told_uncalled(event: Observation) -> bool:
-    """Whether the model is told of `event` even if that answers no call."""
+    """Whether the model sees `event` although it is the result of no call."""
     if isinstance(event, GitCleanupObservation):
         return bool(event.content)
     is_error = isinstance(event, ErrorObservation) and event.cause is None

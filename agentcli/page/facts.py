@@ -23,7 +23,7 @@ _EVENT = re.compile(r"\bevent (\d+)\b")
 
 
 def title_of(history: History) -> str:
-    """Return the task in the person's words, on one line."""
+    """Return the task in the user's words, on one line."""
     header = history.header
     task = next((turn.said.message for turn in history.turns if turn.said is not None), "")
     return " ".join(str(task or header["title"] or header["session_id"]).split())

@@ -27,7 +27,7 @@ class Step:
 
 @dataclass
 class Turn:
-    """Everything from one message of the person to the next. `said` is None for what comes before
+    """Everything from one message of the user to the next. `said` is None for what comes before
     the first; `events` are those that belong to no step."""
 
     number: int
@@ -105,7 +105,7 @@ def _turns(events: Iterable[Event]) -> list[Turn]:
 
 
 def begins_turn(event: Event) -> TypeGuard[MessageAction]:
-    """Return whether the event is a message of the person that was not sent to steer a turn in
+    """Return whether the event is a message of the user that was not sent to steer a turn in
     progress."""
     if not isinstance(event, MessageAction) or event.source is not Source.USER:
         return False

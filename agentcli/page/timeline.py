@@ -164,7 +164,7 @@ class Timeline:
 
 
 def turn_links(history: History) -> str:
-    """Return links to the turns, with what the person said; empty if there is only one."""
+    """Return links to the turns, with what the user said; empty if there is only one."""
     said = [(turn.number, turn.said.message) for turn in history.turns if turn.said is not None]
     if len(said) < 2:
         return ""

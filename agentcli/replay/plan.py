@@ -28,7 +28,7 @@ RERUN_TOOLS = frozenset(
 """Tools whose calls are repeated. They reach nothing but the copy: by sandboxed commands, or by the
 session's own view of files."""
 _WHY_NOT_RERUN = {
-    "ask": "answers of the person",
+    "ask": "answers of the user",
     "delegate": "work of children",
     "fetch": "pages",
     "browse_interactive": "pages",
@@ -102,8 +102,8 @@ class _Span:
         return self.step is None or self.step == reply
 
     def place(self, at: int) -> int | None:
-        """Return the event after which the files are restored to the later snapshot, which event
-        `at` names; None if the repeated calls should have led to it."""
+        """Return after which event the files are set to those of the later snapshot, taken at
+        event `at`; None if the repeated calls should produce them."""
         if self.hooked and self.changing:
             return max(self.changing + self.taken)
         if self.taken:
@@ -115,7 +115,7 @@ class _Span:
 
 @dataclass(frozen=True)
 class RerunPlan:
-    """`restored`: by event, the snapshot to which the files are restored after it, since a person
+    """`restored`: by event, the snapshot to which the files are restored after it, since a user
     or a call that isn't repeated made them so. `compared`: by the event that names a snapshot, the
     result of the last call that made the files so."""
 

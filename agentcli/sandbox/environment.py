@@ -1,4 +1,4 @@
-"""The environment of commands: the person's variables that tools use and that hold no secret."""
+"""The environment of commands: the user's variables that tools use and that hold no secret."""
 
 from __future__ import annotations
 
@@ -60,10 +60,10 @@ def command_environment(
     extra: Collection[str] = (),
 ) -> dict[str, str]:
     """Return the part of `environ` that tools use and that does not look secret, set up so that
-    nothing waits for a person. `contained`: it is for a sandbox, so leave out variables that lead
+    nothing waits for a user. `contained`: it is for a sandbox, so leave out variables that lead
     to what that closes.
 
-    `extra` are names, or prefixes like NAME_*, that the person added. A name written in full is
+    `extra` are names, or prefixes like NAME_*, that the user added. A name written in full is
     passed on even if it looks secret, unless it is in `secret_names`.
     """
     patterns = [*read_words("usual_variables"), *extra, *([] if contained else _OUTSIDE.split())]

@@ -97,7 +97,7 @@ def _names_hidden(lines: Sequence[str], scope: AccessScope) -> bool:
 
 
 class WithheldEnvironment:
-    """Parts of the person's environment, by variable, that commands outside the sandbox don't get,
+    """Parts of the user's environment, by variable, that commands outside the sandbox don't get,
     because commands inside can write to the places they name."""
 
     def __init__(self, parts: Mapping[str, Sequence[str]]) -> None:

@@ -120,7 +120,7 @@ class HostPorts:
 
 
 class OpenPort:
-    """A port of a sandbox, reachable at `url` until it is closed, for programs of the person and of
+    """A port of a sandbox, reachable at `url` until it is closed, for programs of the user and of
     root."""
 
     def __init__(self, process: ProcessStat, port: int) -> None:

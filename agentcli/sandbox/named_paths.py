@@ -1,9 +1,9 @@
-"""Shows paths in /tmp that the person names to the session, read-only and in place, although its
+"""Shows paths in /tmp that the user names to the session, read-only and in place, although its
 /tmp is otherwise its own.
 
-Only the person's own paths: other users can put anything into /tmp, under any name. So each part of
+Only the user's own paths: other users can put anything into /tmp, under any name. So each part of
 the path is opened from the one before, never through a symlink, and everything below /tmp must
-belong to the person.
+belong to the user.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _AFTER_A_PATH = ".,:;!?]}…"
 
 
 def paths_named(text: str) -> list[Path]:
-    """Return the existing paths below /tmp that appear in what a person typed, in order and
+    """Return the existing paths below /tmp that appear in what a user typed, in order and
     normalized, without `..`."""
     found: dict[Path, None] = {}
     for match in _PATH.finditer(text[:_LONGEST]):

@@ -1,4 +1,4 @@
-"""Derives a session's access scope from its workspace and the person's environment."""
+"""Derives a session's access scope from its workspace and the user's environment."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ def find_access_scope(
 ) -> AccessScope:
     """Find the access scope of a session in `workspace`.
 
-    `writable` are further folders that the person named. `own` are the agent's settings and state,
+    `writable` are further folders that the user named. `own` are the agent's settings and state,
     of which commands may see only `readable`, such as a session's outputs. `tmp` is the session's
     folder that commands find at /tmp. `confined`: only the workspace, these folders and the
-    system's may be read. `only_named`: of the workspace, only what the person named is writable.
+    system's may be read. `only_named`: of the workspace, only what the user named is writable.
 
     The repository's root is writable, unless that is the home folder or above it; then only the
-    workspace is. A secret folder that the person chose as workspace is not hidden.
+    workspace is. A secret folder that the user chose as workspace is not hidden.
     """
     workspace = workspace.resolve()
     home = user_home(environ)
@@ -116,7 +116,7 @@ def _secrets(
     home: Path, environ: Mapping[str, str], workspace: Path, roots: Iterable[Path]
 ) -> Iterator[Path]:
     """Yield secret places, including missing ones, which may appear during the session. Leaves out
-    what is one of the `roots` or contains one: the person chose that."""
+    what is one of the `roots` or contains one: the user chose that."""
     around = {str(folder) for root in roots for folder in (root, *root.parents)}
     places = sorted(_HOST_KEYS.glob("ssh_host_*_key"))
     places += [path for name in _SOCKET_VARIABLES for path in _socket_paths(environ.get(name, ""))]

@@ -90,7 +90,7 @@ class Sandbox:
 
     `once`: it is for one command, whose processes end with it; if contained, that can't make
     Unix sockets, which could pass descriptors to other processes. `new_privileges`: programs may
-    gain rights, as sudo does, because a person allowed the command to run with full rights.
+    gain rights, as sudo does, because a user allowed the command to run with full rights.
     `host_ports`: ports of the machine's loopback that commands reach on their own loopback, if they
     have one.
     """

@@ -1,5 +1,5 @@
 """What a confined session may read besides the workspace: the system, and the languages and tools
-that the person has installed at home, as listed in `shown_places.txt`."""
+that the user has installed at home, as listed in `shown_places.txt`."""
 
 from __future__ import annotations
 

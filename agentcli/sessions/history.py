@@ -29,7 +29,7 @@ class StepTrees:
 
 
 def steps_with_trees(events: Sequence[Event]) -> list[StepTrees]:
-    """Return these steps for the current workspace, oldest first, without those that a person
+    """Return these steps for the current workspace, oldest first, without those that a user
     undid."""
     known: list[tuple[int, tuple[StepTrees, ...]]] = [(-1, ())]
     steps: list[StepTrees] = []
@@ -109,7 +109,7 @@ def step_snapshots(events: Sequence[Event]) -> list[tuple[str, str]]:
 def idle_snapshots(events: Sequence[Event]) -> list[str] | None:
     """Return the snapshots taken while no command ran: before the first step of a turn, after the
     last step, and around an undo or rewind. None for a session that never had a sandbox: its
-    commands had all the person's rights."""
+    commands had all the user's rights."""
     contained = False
     first = True
     found: list[str] = []

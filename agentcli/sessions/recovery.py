@@ -97,7 +97,7 @@ def unfinished_restore(events: Sequence[Event]) -> RestoreStartedObservation | N
 
 
 def unsent_restore_message(events: Sequence[Event]) -> str:
-    """Return the message about a person's undo or rewind that the model has not received because
+    """Return the message about a user's undo or rewind that the model has not received because
     the process was killed first; empty if there is none."""
     last = events[-1] if events else None
     if isinstance(last, RewindAction):

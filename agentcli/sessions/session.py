@@ -65,7 +65,8 @@ __all__ = ["Session", "SessionRecord", "Subscriber", "read_session"]
 
 
 class Subscriber(Protocol):
-    """Receives all events and progress on the main thread, in order. One that raises is dropped."""
+    """Receives all events and progress in order, on the thread that works on the session. One that
+    raises is dropped."""
 
     def on_event(self, event: Event) -> None: ...
     def on_progress(self, progress: Progress) -> None: ...
@@ -228,7 +229,7 @@ class Session:
         self, delivery: inbox.Delivery, refuse: Callable[[str], str] = lambda text: ""
     ) -> int:
         """Record the inbox messages with this `delivery` as events; return how many. A message that
-        `refuse` gives a reason against is dropped, and the person is told why."""
+        `refuse` gives a reason against is dropped, and the user is told why."""
         waiting = [
             message for message in inbox.waiting(self.folder) if message.delivery == delivery
         ]

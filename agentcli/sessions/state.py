@@ -86,7 +86,7 @@ TRANSITIONS: dict[AgentState, frozenset[AgentState]] = {
         for state in (*_ANSWERED, AgentState.RATE_LIMITED)
     },
 }
-"""Which state may follow which. A turn runs until it rests. On the way it may wait for a person's
+"""Which state may follow which. A turn runs until it rests. On the way it may wait for a user's
 answer (confirmation, then what they said) or for a provider (rate_limited); from there it can only
 go on or be broken off."""
 
@@ -244,7 +244,7 @@ def _changes(state: State, event: Event) -> dict[str, Any]:
 
 
 def _of_requirements(state: State, event: Event) -> dict[str, Any]:
-    """Requirements hold until the person says something else; a message sent to a running turn does
+    """Requirements hold until the user says something else; a message sent to a running turn does
     not count."""
     match event:
         case RequirementsObservation():
@@ -272,7 +272,7 @@ def _of_child(
 
 
 def _role(event: SessionStartedObservation, state: State) -> dict[str, Any]:
-    """Return the child's role, if it is a child. A person's fork of a child is nobody's child."""
+    """Return the child's role, if it is a child. A user's fork of a child is nobody's child."""
     if event.forked_from:
         return {"delegate_level": 0}
     if event.parent is None:

@@ -76,14 +76,14 @@ class Store(Protocol):
 
     def read(self, ids: range) -> Sequence[dict[str, Any]]:
         """Return these events, up to the first that is missing or damaged. Raises SessionError
-        where no session can be read."""
+        if sessions can't be read at all."""
 
     def count(self) -> int:
         """Return the number of events, at a cost that does not grow with it."""
 
     def stamp(self, event_id: int) -> str:
-        """Return a text that distinguishes the event from any other of the same number and stays
-        the same."""
+        """Return a text that identifies what is stored under this id; another event in its place
+        has another text."""
 
     def load_state(self) -> State | None:
         """Return the state as saved with the newest event or an earlier one; None if it has to be
@@ -108,8 +108,8 @@ class Store(Protocol):
     def close(self) -> None: ...
 
     def own_files(self) -> Sequence[str] | None:
-        """Return the names in the session's folder that go with its events, None for the whole
-        folder. The same session in another store shares the folder, and keeps the rest."""
+        """Return the names in the session's folder that belong to this copy of the session, None if
+        all do. A copy in another store shares the folder and keeps the rest."""
 
     def remove(self) -> None:
         """Delete the events; the caller has the lock. Raises SessionError."""

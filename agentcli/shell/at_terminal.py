@@ -1,4 +1,4 @@
-"""Runs a person's own command on the terminal, as in any shell, and records it."""
+"""Runs a user's own command on the terminal, as in any shell, and records it."""
 
 from __future__ import annotations
 

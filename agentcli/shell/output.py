@@ -1,4 +1,5 @@
-"""Turns the bytes of a terminal into text for a model: marks, cleaning, head and tail."""
+"""Turns terminal output into text for the model: finds it between marks, cleans it, and keeps its
+head and tail if it is long."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from agentcli.files.output_folder import DISK_BYTES, OutputFolder
 
 KEEP_BYTES = 262_144
 SLACK_CHARS = 3_000
-"""Smaller excess is not cut away: the line about the cut, and a call for the rest, cost more."""
+"""An excess below this is kept: a note about the cut and a call for the rest would cost more."""
 HEAD_SHARE = 0.5
 SOURCE_HEAD_SHARE = 0.75
 """The share of the head in what a cut leaves."""

@@ -33,7 +33,7 @@ _JOB_CHARS = 4000
 """Characters of a job's log in a result, which may be requested again and again."""
 
 _KEPT = "variables exported by earlier commands are kept, other variables and functions are lost"
-_STARTED_ANEW = f"the shell was started anew, to find what the person named; {_KEPT}"
+_STARTED_ANEW = f"the shell was started anew, to find what the user named; {_KEPT}"
 _NOT_TOLD_APART = "the job can't be told from the shell's other processes; it ends with the shell"
 
 

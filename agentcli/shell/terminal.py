@@ -3,7 +3,7 @@
 Apart from `at_terminal`, only this module uses pexpect. The process reads our lines on its
 descriptor 0, so nothing typed at the terminal is ever taken for one of them, or the reverse. Its
 stdout and stderr are a pipe: programs write as they do to other programs, without colours and
-columns; those that talk to a person find the terminal at /dev/tty.
+columns; those that talk to a user find the terminal at /dev/tty.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""The home folders of users. In containers, programs often run as users without one."""
+"""The user's home folder, and the agent's own folders for state and caches. In containers, programs
+often run as users without a home."""
 
 from __future__ import annotations
 
@@ -13,12 +14,12 @@ _HINT = "set HOME, or both AGENT_HOME and AGENT_CONFIG"
 
 
 def has_home() -> bool:
-    """Return whether the person has a home folder."""
+    """Return whether the user has a home folder."""
     return os.path.expanduser("~") != "~"  # noqa: PTH111 - Path's raises
 
 
 def user_home(environ: Mapping[str, str]) -> Path:
-    """Return the person's resolved home folder, or `/` if they have none."""
+    """Return the user's resolved home folder, or `/` if they have none."""
     named = environ.get("HOME") or os.path.expanduser("~")  # noqa: PTH111 - Path's raises
     return Path(named if named != "~" else "/").resolve()
 

@@ -1,12 +1,12 @@
 """The programs that the agent itself runs, and the environment in which it runs them.
 
-A virtual environment of the workspace is often on the person's PATH, and commands in the sandbox
+A virtual environment of the workspace is often on the user's PATH, and commands in the sandbox
 can write there. A file they leave under the name of a program that the agent runs would run with
 all rights at the next start. So the agent takes no program, library or module from a place that
 commands can write to. `harden_process` removes such places from this process's environment and
 module path, which covers whatever runs or imports something by name, including libraries; our own
-code finds programs with `find_program`. Contained commands get the person's environment:
-`person_environ`.
+code finds programs with `find_program`. Contained commands get the user's environment:
+`user_environ`.
 
 What the interpreter itself loaded before our first line (PYTHONHOME, `.pth` files, LD_PRELOAD)
 can't be undone.
@@ -122,12 +122,12 @@ def sanitize_environment(
 
 @dataclass
 class _Process:
-    """The person's environment and the distrusted places. `hardened`: this is the agent's own
+    """The user's environment and the distrusted places. `hardened`: this is the agent's own
     process; in others, such as a test's, nothing is changed."""
 
     hardened: bool = False
     cleaned: bool = False
-    person: dict[str, str] = field(default_factory=dict)
+    user_environ: dict[str, str] = field(default_factory=dict)
     places: UntrustedPlaces = field(default_factory=UntrustedPlaces)
     found: dict[tuple[str, str], str] = field(default_factory=dict)
 
@@ -139,7 +139,7 @@ def harden_process() -> None:
     """Call this once when the agent's process starts. From then on it takes no program or module
     from the repository (or else the folder) that it was started in."""
     _process.hardened = True
-    _process.person = dict(os.environ)
+    _process.user_environ = dict(os.environ)
     try:
         distrust((os.getcwd(),))
     except OSError:
@@ -151,7 +151,7 @@ def distrust(folders: Iterable[str | os.PathLike[str]]) -> None:
     if not _process.hardened:
         return
     named = [os.path.expanduser(folder) for folder in folders]
-    home = os.path.realpath(_process.person.get("HOME") or "/")
+    home = os.path.realpath(_process.user_environ.get("HOME") or "/")
     new = (os.path.realpath(name) for name in named if name not in _process.places.folders)
     tops = (top for folder in new if (top := _repository(folder, home)))
     places = _process.places.with_folders([*named, *tops])
@@ -172,9 +172,9 @@ def distrusted() -> UntrustedPlaces:
     return _process.places
 
 
-def person_environ() -> Mapping[str, str]:
-    """Return the environment in which the person started the agent."""
-    return _process.person if _process.hardened else os.environ
+def user_environ() -> Mapping[str, str]:
+    """Return the environment in which the user started the agent."""
+    return _process.user_environ if _process.hardened else os.environ
 
 
 def find_program(name: str) -> str | None:
@@ -231,7 +231,7 @@ def _can_be_run(path: str) -> bool:
 
 
 def _clean_environment() -> None:
-    clean = sanitize_environment(_process.person, _process.places).environ
+    clean = sanitize_environment(_process.user_environ, _process.places).environ
     folders = clean.get("PATH", os.defpath).split(os.pathsep)
     firm = [each for each in folders if not _process.places.hold(each, as_program=True)]
     clean["PATH"] = os.pathsep.join(firm) or os.defpath

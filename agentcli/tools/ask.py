@@ -1,4 +1,4 @@
-"""ask: put a question to the person."""
+"""ask: put a question to the user."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class Ask(ToolArguments):
 
 
 def run(args: Ask, ctx: ToolContext) -> ToolResult:
-    if ctx.ask_person is None:
+    if ctx.ask_user is None:
         return ToolResult(
             "Nobody can be asked: decide by yourself, and say at the end what you assumed."
         )
-    answer = ctx.ask_person(args.question, args.options)
+    answer = ctx.ask_user(args.question, args.options)
     if answer is None:
         return ToolResult(
             "The user did not answer: go by what they say next, if they say anything."

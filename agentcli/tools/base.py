@@ -102,8 +102,8 @@ class ToolContext:
     page_limits: PageLimits = field(default_factory=PageLimits)
     ask_editor: Callable[[str], str] | None = None
     """Sends a prompt to the model that merges edits and returns its answer; raises LLMError."""
-    ask_person: Callable[[str, Sequence[str]], str | None] | None = None
-    """Asks the person a question with these options and returns the answer, or None if there is
+    ask_user: Callable[[str, Sequence[str]], str | None] | None = None
+    """Asks the user a question with these options and returns the answer, or None if there is
     none. If this itself is None, nobody can be asked."""
     judge_url: JudgeURL = lambda url: "deny"
 

@@ -143,7 +143,7 @@ class ToolCollection:
             raise
 
     def _git_guarded(self, action: Action, permitted: Path | None) -> AbstractContextManager[None]:
-        """Only actions that a person let out of the access scope may change what git executes."""
+        """Only actions that a user let out of the access scope may change what git executes."""
         watch = self._context.git
         if watch is None:
             return nullcontext()

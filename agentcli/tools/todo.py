@@ -1,4 +1,4 @@
-"""todo: keep the plan of a longer task where the person sees it."""
+"""todo: keep the plan of a longer task where the user sees it."""
 
 from __future__ import annotations
 

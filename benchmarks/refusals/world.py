@@ -1,4 +1,4 @@
-"""A person's home with secrets, a repository to work in and what lies beside it, with a session of
+"""A user's home with secrets, a repository to work in and what lies beside it, with a session of
 the real agent in it: its policy, its sandbox, its checkpoints and its tools. No model is asked."""
 
 from __future__ import annotations

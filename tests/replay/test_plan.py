@@ -64,7 +64,7 @@ def command(text: str = "make", reply: str = "r1", **more: object) -> Action:
             CmdOutputObservation(metadata=CmdMetadata(job_id="job-1")),
             "looks at jobs that were at work",
         ),
-        (called(AskUserAction(question="?"), "ask"), NullObservation(), "answers of the person"),
+        (called(AskUserAction(question="?"), "ask"), NullObservation(), "answers of the user"),
         (
             called(AgentDelegateAction(agent="a", inputs={"task": "t"}), "delegate"),
             NullObservation(),

@@ -165,7 +165,7 @@ def test_a_program_is_found_where_commands_would_find_it_or_only_where_they_cann
         f"print(programs.find_program({str(tree / 'work/.venv/bin/tool')!r}))\n"
         f"print(programs.find_program({str(tree / 'free/tool')!r}))\n"
         "print(programs.find_program('nothing-of-that-name'))\n"
-        "print(programs.person_environ()['PATH'])"
+        "print(programs.user_environ()['PATH'])"
     )
     path = f"{tree}/link:{tree}/open:{tree}/free:{tree}/sticky:.:{tree}/safe/bin"
     done = subprocess.run(

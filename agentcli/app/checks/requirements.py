@@ -117,7 +117,7 @@ class RequirementChecker:
         left = f"{retries - times + 1} more"
         _tell(
             session,
-            f"[The work is not done: the person's check `{command}` {how}. Mend what it found. It "
+            f"[The work is not done: the user's check `{command}` {how}. Mend what it found. It "
             f"is run again when you say that you are done, {left} times at most. It printed at its "
             f"end:]\n{failed.content or '(nothing)'}",
         )
@@ -170,7 +170,7 @@ def _without_evidence(session: Session, missing: str) -> Ending | None:
         )
     _tell(
         session,
-        "[The person asked for evidence: tests that pass, run after the last change of a file, so "
+        "[The user asked for evidence: tests that pass, run after the last change of a file, so "
         f"that their own exit code tells. There is none: {missing}. Run them before you are done; "
         "if that can't be, say why.]",
     )

@@ -47,8 +47,8 @@ def scratch_of_tree(
     idle: Collection[str] | None,
 ) -> Iterator[ScratchCopy]:
     """Yield the files of a snapshot in `store`, which is of `workspace`, in a private folder that
-    is removed when the block ends, however it ends. `idle` is as for `restore`. The store is only
-    read, so it may be in use. Raises SessionError."""
+    is removed when the block ends, however it ends. `idle` are snapshots taken while no command ran
+    (see `restore`). The store is only read, so it may be in use. Raises SessionError."""
     with scratch(home, scratch_place(environ)) as made:
         root = made.files / store.root.name
         notes = store.write_out(tree, root, idle=idle, lend=True)

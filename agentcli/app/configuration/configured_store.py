@@ -1,4 +1,4 @@
-"""Keeps sessions where the settings say."""
+"""Selects the store that the settings name."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from agentcli.sessions.store_selection import FILES, set_store_selector
 from agentcli.system.homes import state_home
-from agentcli.system.programs import person_environ
+from agentcli.system.programs import user_environ
 
 
 def use_configured_store(flags: Mapping[str, Any] | None = None) -> None:
@@ -17,7 +17,7 @@ def use_configured_store(flags: Mapping[str, Any] | None = None) -> None:
     apply to sessions in the user's home; sessions made elsewhere for a moment are files."""
 
     def choose(home: Path) -> str:
-        environ = person_environ()
+        environ = user_environ()
         if home != state_home(environ):
             return FILES
         from agentcli.app.configuration.session_store import configured_store

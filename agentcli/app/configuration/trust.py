@@ -101,7 +101,7 @@ def inside_session(environ: Mapping[str, str]) -> bool:
 
 
 def require_outside_session(environ: Mapping[str, str], why: str) -> None:
-    """Raise UsageError, with `why`, inside a session: only the person decides this."""
+    """Raise UsageError, with `why`, inside a session: only the user decides this."""
     if inside_session(environ):
         raise UsageError(why, hint="run it in a shell of your own")
 

@@ -16,7 +16,7 @@ from agentcli.app.sandbox import Containment
 from agentcli.sessions.session import Session, Subscriber
 from agentcli.settings import Settings
 
-AskPerson = Callable[[SessionPolicy, Callable[[str], str | None]], Approver]
+ApproverFactory = Callable[[SessionPolicy, Callable[[str], str | None]], Approver]
 """Makes an approver from the policy, which knows the rules that a lasting answer could save, and a
 function that returns the current text of a file."""
 
@@ -40,17 +40,17 @@ class BuilderFor(Protocol):
     """Makes the builder for a child's session."""
 
     def __call__(
-        self, role: ChildRole, settings: Settings, ask_person: AskPerson | None
+        self, role: ChildRole, settings: Settings, make_approver: ApproverFactory | None
     ) -> ChildBuilder: ...
 
 
 @dataclass(frozen=True)
 class Parent:
-    """The session that delegates. `ask_person` None: nobody can be asked; `level`: how many
+    """The session that delegates. `make_approver` None: nobody can be asked; `level`: how many
     sessions are above it."""
 
     settings: Settings
-    ask_person: AskPerson | None
+    make_approver: ApproverFactory | None
     builder_for: BuilderFor
     session: Session
     containment: Containment

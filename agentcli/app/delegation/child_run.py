@@ -35,8 +35,9 @@ class Delegation:
 
 
 class ChildRun:
-    """A `Job`. `builder` makes the child's session, and asks the user through the main thread if it
-    works on another one; `grants` is what the user has allowed; `notify` shows progress."""
+    """The run of one child, as a job of `run_in_parallel`. `builder` makes the child's session, and
+    asks the user through the main thread if it works on another one; `grants` is what the user has
+    allowed; `notify` shows progress."""
 
     def __init__(
         self,

@@ -169,7 +169,7 @@ class Children:
 
     def _builder(self, role: ChildRole, main_thread: MainThreadCalls | None) -> ChildBuilder:
         parent, ask = self._parent, None
-        if (asks := parent.ask_person) is not None:
+        if (asks := parent.make_approver) is not None:
 
             def ask(policy: SessionPolicy, current_text: Callable[[str], str | None]) -> Approver:
                 return ChildApprover(asks(policy, current_text), role.definition.name, main_thread)

@@ -26,7 +26,7 @@ from agentcli.cli.flags import Flags, with_flags
 from agentcli.cli.session_common import clean_up_interrupted_work, home
 from agentcli.errors import ConfigError
 from agentcli.logs import log_to
-from agentcli.system.programs import person_environ
+from agentcli.system.programs import user_environ
 
 _LONGEST_LOG = 1_000_000
 _FLAGS = ("model", "effort", "add_dir", "share_tmp", "approval", "yolo", "allow", "deny")
@@ -43,7 +43,7 @@ def acp(
         from agentcli.cli.commands.setup import setup as set_up
 
         return set_up()
-    require_outside_session(person_environ(), "a session can't drive the agent")
+    require_outside_session(user_environ(), "a session can't drive the agent")
     try:
         from agentcli.acp.serve import serve
         from agentcli.acp.session import SessionDefaults

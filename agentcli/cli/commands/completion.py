@@ -17,7 +17,7 @@ import typer
 
 from agentcli.errors import ConfigError, UsageError, os_error_text
 from agentcli.system.homes import user_home
-from agentcli.system.programs import person_environ
+from agentcli.system.programs import user_environ
 from agentcli.ui.sanitize import say
 
 _SCRIPTS = Path(__file__).parents[1] / "completion"
@@ -38,7 +38,7 @@ def completion(
         bool, typer.Option("--install", help="Put it where the shell finds it.")
     ] = False,
 ) -> int:
-    shell = shell or Path(person_environ().get("SHELL", "")).name
+    shell = shell or Path(user_environ().get("SHELL", "")).name
     if shell not in _SHELLS:
         raise UsageError(
             f"there is no completion for {shell or 'an unknown shell'}",
@@ -59,8 +59,8 @@ def completion(
 
 
 def _place(shell: str) -> Path:
-    """Return where the shell looks for the person's own completions."""
-    environ = person_environ()
+    """Return where the shell looks for the user's own completions."""
+    environ = user_environ()
     home = user_home(environ)
     data = Path(environ.get("XDG_DATA_HOME") or home / ".local" / "share")
     config = Path(environ.get("XDG_CONFIG_HOME") or home / ".config")

@@ -24,7 +24,7 @@ from agentcli.cli.flags import Flags
 from agentcli.cli.outcome import OutcomeReporter
 from agentcli.cli.work import work
 from agentcli.errors import ConfigError, UsageError
-from agentcli.system.programs import find_program, person_environ
+from agentcli.system.programs import find_program, user_environ
 
 _FILES = Path(__file__).parents[2] / "demo"
 _TASK = "A test fails here. Find out why and fix it."
@@ -92,7 +92,7 @@ def _show_outcome(repository: Path) -> int:
 
 def _is_contained(repository: Path) -> bool:
     """Return whether a sandbox works here for what the demo runs."""
-    environ = person_environ()
+    environ = user_environ()
     builder = builder_for(repository)
     folder = builder.home / "sessions" / "demo"
     keys = builder.registry().key_variables()

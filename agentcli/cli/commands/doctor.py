@@ -46,7 +46,7 @@ from agentcli.sandbox.selection import Sandbox, choose_sandbox
 from agentcli.sessions.library import library_of
 from agentcli.sessions.store_selection import FILES, selected_store
 from agentcli.shell.shell import Shell
-from agentcli.system.programs import distrusted, find_program, person_environ, sanitize_environment
+from agentcli.system.programs import distrusted, find_program, sanitize_environment, user_environ
 from agentcli.ui.sanitize import say
 from agentcli.ui.summary import count
 
@@ -127,8 +127,8 @@ def _tried(name: str, checks: Callable[[], Iterator[Check]]) -> Iterator[Check]:
 def _path() -> Check:
     """Name the folders of PATH from which agent itself runs no programs."""
     ours = os.environ["PATH"].split(os.pathsep)
-    persons = person_environ().get("PATH", "").split(os.pathsep)
-    left_out = [folder for folder in dict.fromkeys(persons) if folder not in ours]
+    on_path = user_environ().get("PATH", "").split(os.pathsep)
+    left_out = [folder for folder in dict.fromkeys(on_path) if folder not in ours]
     if not left_out:
         return Check("path", "ok", "commands can write to no folder on it")
     folders = ", ".join(folder or "(empty)" for folder in left_out)

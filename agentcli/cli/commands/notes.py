@@ -17,7 +17,7 @@ from agentcli.app.knowledge import notes_on
 from agentcli.cli.session_common import Json, here, home
 from agentcli.knowledge.notes import FILES
 from agentcli.system.homes import user_home
-from agentcli.system.programs import person_environ
+from agentcli.system.programs import user_environ
 from agentcli.ui.sanitize import say, say_note
 
 
@@ -27,7 +27,7 @@ def notes(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    kept = notes_on(here(), home(), user_home(person_environ()))
+    kept = notes_on(here(), home(), user_home(user_environ()))
     if only_path:
         say(str(kept.path("memory")))
         return

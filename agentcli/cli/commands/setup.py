@@ -14,12 +14,12 @@ from agentcli.cli.builders import builder_for, report_config_error
 from agentcli.cli.first_setup import set_up
 from agentcli.cli.session_common import here
 from agentcli.errors import UsageError
-from agentcli.system.programs import person_environ
+from agentcli.system.programs import user_environ
 from agentcli.ui.approval_terminal import can_ask
 
 
 def setup() -> int:
-    require_outside_session(person_environ(), "no session may choose its model")
+    require_outside_session(user_environ(), "no session may choose its model")
     if not can_ask():
         raise UsageError(
             "there is no terminal to ask at",

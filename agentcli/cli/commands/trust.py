@@ -22,7 +22,7 @@ from agentcli.cli.ask_trust import would_take_effect
 from agentcli.cli.session_common import Json, Yes, confirmed
 from agentcli.errors import ConfigError, UsageError
 from agentcli.security.trust import Fingerprint, TrustState, TrustStore, fingerprint
-from agentcli.system.programs import person_environ
+from agentcli.system.programs import user_environ
 from agentcli.ui.unambiguous_text import reveal_hidden
 
 
@@ -38,7 +38,7 @@ def trust(
 ) -> int:
     if show + revoke + list_all > 1:
         raise UsageError("--show, --revoke and --list can't be combined")
-    store = trust_store(person_environ())
+    store = trust_store(user_environ())
     if list_all:
         return _list(store, as_json)
     workspace = _existing(folder)
@@ -48,7 +48,7 @@ def trust(
     if show:
         _print(found, store.state_of(found), as_json)
         return 0
-    require_outside_session(person_environ(), "no session may decide what is trusted")
+    require_outside_session(user_environ(), "no session may decide what is trusted")
     if found.fault:
         raise ConfigError(f"{workspace} can't be trusted: {found.fault}")
     state = store.state_of(found)

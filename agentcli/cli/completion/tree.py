@@ -11,7 +11,7 @@ from typing import Any
 
 from agentcli.files.private import read_private, replace_atomically
 from agentcli.system.homes import state_home
-from agentcli.system.programs import person_environ
+from agentcli.system.programs import user_environ
 
 _PACKAGE = Path(__file__).parents[2]
 _MAX_BYTES = 10_000_000
@@ -20,7 +20,7 @@ _MAX_BYTES = 10_000_000
 def kept_tree() -> dict[str, Any]:
     """Return the tree from the file, or make it anew if a command changed or a package was
     installed since."""
-    path = state_home(person_environ()) / "completion.json"
+    path = state_home(user_environ()) / "completion.json"
     stamp = _stamp()
     kept = read_private(path, _MAX_BYTES)
     with suppress(ValueError, TypeError, KeyError):

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from agentcli.app.configuration.configured_store import use_configured_store
 from agentcli.system.homes import state_home
-from agentcli.system.programs import person_environ
+from agentcli.system.programs import user_environ
 
 _MOST_SESSIONS = 50
 _CONNECT_S = 0.05
@@ -41,7 +41,7 @@ def _sessions() -> Iterator[tuple[str, str]]:
     from agentcli.sessions.search.finder import offered
 
     use_configured_store()
-    home = state_home(person_environ())
+    home = state_home(user_environ())
     for found in islice(offered(home, Path.cwd().resolve()), _MOST_SESSIONS):
         state = found.state
         title = " ".join(state.title.split())[:_LONGEST_TITLE]
@@ -63,7 +63,7 @@ def _models(catalogued: Mapping[str, list[str]]) -> Iterator[tuple[str, str]]:
     from agentcli.llm.provider import known_providers
     from agentcli.llm.registry import Providers
 
-    environ = person_environ()
+    environ = user_environ()
     known = known_providers()
     keys = {**stored_keys(environ).values, **environ}
     for name, models in catalogued.items():

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from agentcli.errors import UsageError
-from agentcli.system.programs import find_program, person_environ
+from agentcli.system.programs import find_program, user_environ
 from agentcli.ui.prompt.control import Prompt
 
 _READERS = (
@@ -82,7 +82,7 @@ def copy_text(text: str, prompt: Prompt) -> str:
 def _there(commands: tuple[tuple[str, list[str]], ...]) -> Iterator[list[str]]:
     """Yield the commands whose variable is set and whose program is installed, with its path."""
     for variable, command in commands:
-        if not variable or person_environ().get(variable):
+        if not variable or user_environ().get(variable):
             program = find_program(command[0])
             if program is not None:
                 yield [program, *command[1:]]

@@ -1,4 +1,4 @@
-"""What a person wants at the prompt, handed from the prompt's thread to the main thread."""
+"""What a user wants at the prompt, handed from the prompt's thread to the main thread."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ def _nothing() -> None:
 @dataclass
 class ConversationControl:
     """The prompt's side of a conversation. The prompt's thread reads what the main thread sets;
-    what the person wants comes out of `inputs`."""
+    what the user wants comes out of `inputs`."""
 
     inputs: SimpleQueue[Input] = field(default_factory=SimpleQueue)
     is_working: bool = False
     leaving: bool = False
     held: bool = False
-    """Whether waiting input is held until the person, who interrupted, says something again."""
+    """Whether waiting input is held until the user, who interrupted, says something again."""
     waiting: WaitingInputs = field(default_factory=WaitingInputs)
     runs_at_once: Callable[[str], bool] = lambda text: False
     """Run a command that need not wait for the end of the turn; False if it is no such command."""
@@ -104,7 +104,7 @@ class ConversationControl:
 
     def leave(self) -> None:
         if self.leaving:
-            # The person asks again, so what is still running takes too long.
+            # The user asks again, so what is still running takes too long.
             self.interrupt()
             return
         self.leaving = True

@@ -1,4 +1,4 @@
-"""A conversation: what the person says is worked on in turns, in one session after another."""
+"""A conversation: what the user says is worked on in turns, in one session after another."""
 
 from __future__ import annotations
 
@@ -98,10 +98,10 @@ class Conversation:
         control.on_background = self._to_background
         control.status_line = lambda: self.status.line(self.settings, self.width)
 
-    # --- what the person does
+    # --- what the user does
 
     def run(self, first: Submission | None) -> int:
-        """Run until the person leaves; return the exit code."""
+        """Run until the user leaves; return the exit code."""
         with shield():
             try:
                 if first is not None:
@@ -159,7 +159,7 @@ class Conversation:
             self.print([Span("interrupted", "dim")])
 
     def say(self, given: Submission, typed: str | None = None) -> None:
-        """Send a message of the person and work on it; `typed` is the command that produced it."""
+        """Send a message of the user and work on it; `typed` is the command that produced it."""
         try:
             images = attached(given.images)
             said = with_mentioned(given.text, self.builder.home)

@@ -1,4 +1,4 @@
-"""Open a file in the person's own editor, while the prompt gives way."""
+"""Open a file in the user's own editor, while the prompt gives way."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from agentcli.errors import UsageError
-from agentcli.system.programs import find_program, person_environ
+from agentcli.system.programs import find_program, user_environ
 from agentcli.ui.prompt.control import Prompt
 
 _USUAL = ("editor", "nano", "vi")
@@ -18,12 +18,12 @@ _HINT = "export EDITOR=nano, or whatever you like"
 def edit(path: Path, prompt: Prompt, done: Callable[[int], None]) -> None:
     """Open it in $VISUAL, else $EDITOR, else a usual editor. Returns at once, on whatever thread it
     is called. `done` gets the editor's exit code. Raises UsageError when there is no editor."""
-    command, environ = [*_editor(), str(path)], dict(person_environ())
+    command, environ = [*_editor(), str(path)], dict(user_environ())
     prompt.give_way_to(lambda: done(subprocess.run(command, env=environ, check=False).returncode))
 
 
 def _editor() -> list[str]:
-    environ = person_environ()
+    environ = user_environ()
     named = environ.get("VISUAL") or environ.get("EDITOR")
     try:
         words = shlex.split(named) if named else []

@@ -1,4 +1,4 @@
-"""Open a conversation. The prompt comes first, so that the person can type while the rest loads."""
+"""Open a conversation. The prompt comes first, so that the user can type while the rest loads."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from agentcli.cli.without_command import no_terminal
 from agentcli.errors import UsageError
 from agentcli.interrupts import before_end, shield
 from agentcli.system.homes import state_home
-from agentcli.system.programs import person_environ
+from agentcli.system.programs import user_environ
 from agentcli.ui.plain import is_plain
 from agentcli.ui.prompt.chips import Chips
 from agentcli.ui.prompt.control import Prompt
@@ -37,7 +37,7 @@ def show_prompt() -> ConversationControl:
     if _shown is not None:
         return _shown
     _shown = control = ConversationControl()
-    prompt = _line_prompt(control) if is_plain(person_environ()) else _drawn_prompt(control)
+    prompt = _line_prompt(control) if is_plain(user_environ()) else _drawn_prompt(control)
     control.prompt = prompt
     _ending.enter_context(before_end(prompt.restore_terminal))
     prompt.start()
@@ -45,7 +45,7 @@ def show_prompt() -> ConversationControl:
 
 
 def _drawn_prompt(control: ConversationControl) -> Prompt:
-    environ, chips = person_environ(), Chips()
+    environ, chips = user_environ(), Chips()
     return ConversationPrompt(
         control,
         SharedHistory(
@@ -77,14 +77,14 @@ def close_prompt() -> None:
 def converse(
     flags: Flags, task: str | None, name: str | None, find: Callable[[], Chosen] | None
 ) -> int:
-    """Run a conversation until the person leaves; return the exit code. `find` returns the session
+    """Run a conversation until the user leaves; return the exit code. `find` returns the session
     to continue; None begins a new one. Raises AgentError when it can't begin."""
     if why := no_terminal():
         said = f"agent run {quoted(task or 'fix the failing test')}"
         raise UsageError(why, hint=f"for one task: {said}")
     control = show_prompt()
     try:
-        # The person can type from here on; the rest takes most of a second to load.
+        # The user can type from here on; the rest takes most of a second to load.
         with shield():
             from agentcli.cli.conversation.opening import open_conversation
 
@@ -111,11 +111,11 @@ def _redacted(text: str) -> str:
     from agentcli.security.redact import Redactor
     from agentcli.security.secret_variables import masked_values
 
-    return Redactor(masked_values(person_environ())).text(text)
+    return Redactor(masked_values(user_environ())).text(text)
 
 
 def finder(folder: str | None, session: str | None, *, newest: bool) -> Callable[[], Chosen]:
-    """Return a function that finds the session to continue; with `session` "-" the person chooses
+    """Return a function that finds the session to continue; with `session` "-" the user chooses
     it from a list."""
 
     def find() -> Chosen:

@@ -1,4 +1,4 @@
-"""The person's input where it is typed line by line: it is read when it is needed."""
+"""The user's input where it is typed line by line: it is read when it is needed."""
 
 from __future__ import annotations
 

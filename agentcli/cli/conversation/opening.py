@@ -14,11 +14,11 @@ from typing import Any
 
 from agentcli import __version__
 from agentcli.app.agent_builder import AgentBuilder, Prepared
-from agentcli.app.builders import Person, builder_in
+from agentcli.app.builders import UserQuestions, builder_in
 from agentcli.app.configuration.config import parse_assignments, resolve_workspace
 from agentcli.app.configuration.configured_store import use_configured_store
 from agentcli.app.configuration.trust import Answer
-from agentcli.app.delegation.child_parent import AskPerson
+from agentcli.app.delegation.child_parent import ApproverFactory
 from agentcli.app.resume import workspace_of
 from agentcli.app.server_mentions import resources
 from agentcli.cli.ask_folders import ask_folders
@@ -47,7 +47,7 @@ from agentcli.files.walking import walk
 from agentcli.security.trust import Fingerprint, TrustState
 from agentcli.sessions.search.finder import offered
 from agentcli.settings import Settings
-from agentcli.system.programs import person_environ
+from agentcli.system.programs import user_environ
 from agentcli.ui.approval_question import Approval, RuleOffers
 from agentcli.ui.approver import TerminalApprover
 from agentcli.ui.folding import FOLDED
@@ -117,7 +117,7 @@ def _prepared(
     renderer: SharedRenderer,
     folder: Path | None,
 ) -> tuple[AgentBuilder, Prepared]:
-    """Return a builder with a model; a person without a key is asked for it. Raises ConfigError."""
+    """Return a builder with a model; a user without a key is asked for it. Raises ConfigError."""
     own = folder is not None and flags.folder is None
     workspace = workspace_of(folder) if own and folder else resolve_workspace(flags.folder)
     while True:
@@ -136,7 +136,7 @@ def _prepared(
 def _builder(
     flags: Flags, prompt: Prompt, renderer: SharedRenderer, workspace: Path
 ) -> AgentBuilder:
-    """Return a builder under the settings in force in `workspace`; the person is asked at the
+    """Return a builder under the settings in force in `workspace`; the user is asked at the
     terminal whatever needs an answer."""
 
     def trusts(found: Fingerprint, state: TrustState) -> Answer:
@@ -148,8 +148,8 @@ def _builder(
         with prompt.suspended():
             return ask_folders(folder, home)
 
-    def asks(settings: Settings) -> AskPerson:
-        def ask_person(
+    def asks(settings: Settings) -> ApproverFactory:
+        def make_approver(
             offers: RuleOffers, current_text: Callable[[str], str | None]
         ) -> _SuspendingApprover:
             approver = TerminalApprover(
@@ -160,11 +160,11 @@ def _builder(
             )
             return _SuspendingApprover(approver, prompt)
 
-        return ask_person
+        return make_approver
 
-    person = Person(trusts, asks, name_folders)
+    questions = UserQuestions(trusts, asks, name_folders)
     values = {**parse_assignments(flags.assignments), **flags.settings()}
-    builder, notices = builder_in(workspace, values, person, interactive=True)
+    builder, notices = builder_in(workspace, values, questions, interactive=True)
     for notice in notices:
         renderer.on_progress(Notice(notice))
     return builder
@@ -195,7 +195,7 @@ def _unfold(conversation: Conversation) -> None:
         list(opened.session.events),
         kept_outputs(opened.session.folder),
         width=terminal_size(sys.stderr)[0],
-        colors="mono" if person_environ().get("NO_COLOR") else "full",
+        colors="mono" if user_environ().get("NO_COLOR") else "full",
     )
     if not show_in_pager(text, at_end=True):
         conversation.prompt.say("no pager found: set PAGER, or install less")

@@ -1,4 +1,4 @@
-"""`!command`: the person runs a command in their own shell, with all their rights, and its output
+"""`!command`: the user runs a command in their own shell, with all their rights, and its output
 goes into the conversation. `!!command` runs the same way but stays out of it."""
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import sys
 from agentcli.cli.conversation.conversation import Conversation
 from agentcli.errors import UsageError
 from agentcli.shell.at_terminal import run_at_terminal
-from agentcli.system.programs import person_environ
+from agentcli.system.programs import user_environ
 from agentcli.ui.live import terminal_size
 
 _MOST_CHARS = 30_000
@@ -21,7 +21,7 @@ def run_shell(conversation: Conversation, line: str) -> None:
     command = line.removeprefix("!!" if private else "!").strip()
     if not command:
         raise UsageError("which command?", hint="!git status")
-    environ = person_environ()
+    environ = user_environ()
     shell = [environ.get("SHELL") or "/bin/sh", "-c", command]
     folder = str(conversation.builder.workspace)
     with conversation.prompt.suspended():

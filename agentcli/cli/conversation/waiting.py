@@ -1,4 +1,4 @@
-"""What the person said while the agent was at work, until it is heard or done."""
+"""What the user said while the agent was at work, until it is heard or done."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class WaitingInputs:
             self._entries.append(_Entry(submission))
 
     def all(self) -> list[Waiting]:
-        """Return all waiting inputs in order: messages from other terminals, then the person's own,
+        """Return all waiting inputs in order: messages from other terminals, then the user's own,
         then held ones."""
         return [
             Waiting(entry.submission.text, entry.held, entry.after_turn)
@@ -75,7 +75,7 @@ class WaitingInputs:
             return taken.submission
 
     def take_back(self) -> Submission | None:
-        """Remove and return the newest of the person's own inputs."""
+        """Remove and return the newest of the user's own inputs."""
         with self._lock:
             own = [number for number, e in enumerate(self._current()) if e in self._entries]
             return self.take(own[-1]) if own else None

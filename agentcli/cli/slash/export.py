@@ -39,7 +39,7 @@ def export(conversation: Conversation, argument: str) -> None:
     if path.is_dir():
         path /= own_name
     if path.is_relative_to(workspace) and os.path.realpath(path) != str(path):
-        # A command of the session may have left a link to a file that only the person may write.
+        # A command of the session may have left a link to a file that only the user may write.
         raise UsageError(f"{tilde_path(path)} leads through a link", hint="choose another name")
     if path.name != own_name and path.exists():
         raise UsageError(f"{tilde_path(path)} already exists", hint="choose another name")

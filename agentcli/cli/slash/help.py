@@ -79,7 +79,7 @@ def _paragraphs(text: str) -> Iterator[str]:
 
 
 def _one_of_own(conversation: Conversation, name: str) -> None:
-    """Show a command or skill of the person's own. Raises UsageError when there is none."""
+    """Show a command or skill of the user's own. Raises UsageError when there is none."""
     own = read_own_commands(conversation)
     command, skill = own.commands.get(name), own.skill(name)
     if command is not None:

@@ -36,7 +36,7 @@ class Word:
 
 
 def strange_characters(text: str) -> str:
-    """Describe a character in `text` that a person or parser could mistake for something else; ""
+    """Describe a character in `text` that a user or parser could mistake for something else; ""
     if there is none. These are control characters, blanks that bash does not treat as such, and
     invisible characters."""
     for character in text:

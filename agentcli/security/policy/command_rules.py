@@ -214,7 +214,7 @@ def _is_plain(part: SimpleCommand, may_write: MayWrite) -> bool:
 
 
 def _is_at_home(part: SimpleCommand, workspace: str, folder: str | None) -> bool:
-    """Return whether `part` runs where the person expects it, because what it does depends on the
+    """Return whether `part` runs where the user expects it, because what it does depends on the
     files around it. In every folder, git looks for a repository, whose settings name programs."""
     if part.cwd is None and folder is None:
         return False

@@ -76,7 +76,7 @@ def grant_choices(
 
 
 def grant_objection(text: str, covers: Callable[[str], bool]) -> str:
-    """Return why the rules `text`, written by a person, can't be saved for an action; "" if they
+    """Return why the rules `text`, written by a user, can't be saved for an action; "" if they
     can. `covers` says whether given rules let that action run."""
     rules = split_grants(text)
     if not rules or not text.isprintable() or len(text) > _LONGEST:

@@ -1,4 +1,4 @@
-"""Hard blocks: what never runs, whatever the mode, the rules and the person say."""
+"""Hard blocks: what never runs, whatever the mode, the rules and the user say."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ class _Answer:
 @dataclass
 class _Case:
     """An action and what is known about it. `place` is where the path of a file tool leads,
-    `script` the command that it starts, `grants` what the person has allowed so far. `git_doubt`
+    `script` the command that it starts, `grants` what the user has allowed so far. `git_doubt`
     returns why git may do more than read; `why_not` is why a rule about it does not allow it."""
 
     action: Action
@@ -90,7 +90,7 @@ class Policy:
 
     mode: Mode
     contained: bool
-    """A sandbox contains commands and Python code."""
+    """Whether a sandbox contains commands and Python code."""
     scope: AccessScope
     rules: tuple[Rule, ...]
     effect_of: Callable[[Action], str]
@@ -103,9 +103,9 @@ class Policy:
     """Returns why an action may never run, "" if it may."""
     confirm: Confirm = "reach"
     network: bool = False
-    """Sandboxed commands reach the network."""
+    """Whether sandboxed commands reach the network."""
     own_loopback: bool = False
-    """The sandbox's loopback is not the machine's."""
+    """Whether the sandbox has a loopback of its own."""
     cwd: Callable[[], str] = lambda: ""
     """Returns the folder that commands run in now."""
     git: Callable[[], GitJudge] | None = None
@@ -116,7 +116,7 @@ class Policy:
     """Returns the variables changed by earlier commands; None: unset."""
 
     def decide(self, action: Action, grants: Sequence[str]) -> DecisionObservation:
-        """Decide whether `action` may run, given what the person has allowed so far. It is denied
+        """Decide whether `action` may run, given what the user has allowed so far. It is denied
         if its path can't be resolved. Otherwise `_answer` decides, and the first reason found there
         is given."""
         try:
@@ -151,7 +151,7 @@ class Policy:
         return self._grants(action, grant_choices)
 
     def grant_objection(self, action: Action, text: str) -> str:
-        """Return why the rules `text`, written by a person, can't be saved to let `action` run
+        """Return why the rules `text`, written by a user, can't be saved to let `action` run
         unasked; "" if they can."""
         return grant_objection(text, lambda grant: self._covers(action, grant))
 

@@ -13,7 +13,7 @@ site as domain:name. It is compared with the argument of the tool call that has 
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule that the person wrote. An empty `pattern` covers everything the tool does. `origin`
+    """A rule that the user wrote. An empty `pattern` covers everything the tool does. `origin`
     says where it was set. `here`: it was made in this workspace, not in global settings."""
 
     decision: Decision

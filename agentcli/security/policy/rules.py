@@ -1,4 +1,4 @@
-"""Rules of the person: what runs unasked, what is asked about, what is denied.
+"""Rules of the user: what runs unasked, what is asked about, what is denied.
 
 A rule is `tool` or `tool(pattern)`. bash(git status) means exactly that command, bash(git push:*)
 every command that begins with these words, edit(src/**) the files that match a glob as in

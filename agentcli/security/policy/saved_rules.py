@@ -1,4 +1,4 @@
-"""Rules that a person saved for workspaces: a text file beside the settings, one rule per line."""
+"""Rules that a user saved for workspaces: a text file beside the settings, one rule per line."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MAX_BYTES = 1_000_000
 
 @dataclass
 class SavedRules:
-    """The saved rules in the file `path`. After `load`, `notices` tells the person what was left
+    """The saved rules in the file `path`. After `load`, `notices` tells the user what was left
     out."""
 
     path: Path
@@ -70,7 +70,7 @@ class SavedRules:
 
     def _change(self, change: Callable[[list[bytes]], list[bytes]]) -> bool:
         """Apply `change` to the lines of the file; return whether they differ."""
-        # If the person made the file a symlink, replace its target.
+        # If the user made the file a symlink, replace its target.
         path = Path(os.path.realpath(self.path))
         try:
             with locked(path):

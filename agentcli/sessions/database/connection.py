@@ -213,7 +213,7 @@ def _error_code(error: SQLAlchemyError) -> int | str | None:
 
 
 def _remedy(error: SQLAlchemyError, otherwise: str) -> str:
-    """Return what the person can do about an error."""
+    """Return what the user can do about an error."""
     return _REMEDIES.get(_error_code(error), otherwise)
 
 

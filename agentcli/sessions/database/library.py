@@ -1,4 +1,4 @@
-"""The sessions of a person in a database. Their folders stay in the home of each machine."""
+"""The sessions of a user in a database. Their folders stay in the home of each machine."""
 
 from __future__ import annotations
 

@@ -121,7 +121,7 @@ def drafting(staged: Path, target: Path) -> Iterator[Path]:
 
 
 def sweep(home: Path) -> list[str]:
-    """Remove or finish what killed processes left behind. Return what a person should know about
+    """Remove or finish what killed processes left behind. Return what a user should know about
     it."""
     try:
         left = [entry for entry in (home / _SCRAP).iterdir() if _is_ours(entry)]

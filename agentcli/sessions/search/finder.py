@@ -1,4 +1,4 @@
-"""Finding sessions, and the one that a person means."""
+"""Finding sessions, and the one that a user means."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class FoundSession:
     state: State
 
     def fits(self, workspace: Path | None) -> bool:
-        """Whether a person working in `workspace` (None: anywhere) may want to continue this
+        """Whether a user working in `workspace` (None: anywhere) may want to continue this
         session: it was given a task, and not by another session."""
         here = workspace is None or self.state.workspace == str(workspace)
         was_given = self.state.end_id >= 0 and bool(self.state.title)

@@ -1,4 +1,4 @@
-"""Turns whatever a person types into a query that the search index understands."""
+"""Turns whatever a user types into a query that the search index understands."""
 
 from __future__ import annotations
 

@@ -7,12 +7,12 @@ Examples:
 from __future__ import annotations
 
 from agentcli.app.configuration.config import user_file
-from agentcli.system.programs import person_environ
+from agentcli.system.programs import user_environ
 from agentcli.ui.sanitize import say
 
 
 def path() -> None:
-    say(str(user_file(person_environ())))
+    say(str(user_file(user_environ())))
 
 
 COMMAND = path

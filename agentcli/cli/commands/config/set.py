@@ -32,7 +32,7 @@ from agentcli.cli.error_reporting import print_error
 from agentcli.cli.session_common import here
 from agentcli.errors import ConfigError, UsageError
 from agentcli.settings import Settings
-from agentcli.system.programs import person_environ
+from agentcli.system.programs import user_environ
 from agentcli.ui.sanitize import say
 
 _RULES = ("security.allow", "security.ask", "security.deny")
@@ -47,7 +47,7 @@ def set_(
         bool, typer.Option("--project", help=f"In {PROJECT_FILE} of this folder.")
     ] = False,
 ) -> int:
-    environ = person_environ()
+    environ = user_environ()
     require_outside_session(environ, "no session may change settings")
     name, parsed = parse_assignment(f"{key}={value}")
     if project and name == STORE:
@@ -75,7 +75,7 @@ def _checked(key: str, value: Any) -> Any:
 def _tell_what_differs(key: str, value: Any, path: Path, project: bool) -> None:
     """Say what keeps the value from taking effect here."""
     faults: list[ConfigError] = []
-    loaded = load_with_trust(person_environ(), here(), on_fault=faults.append).settings
+    loaded = load_with_trust(user_environ(), here(), on_fault=faults.append).settings
     origin = loaded.origins.get(key, "")
     if project and str(path) not in origin and any(beyond_tightening({key: value})):
         print_error("it takes effect once this folder is trusted", "agent trust")

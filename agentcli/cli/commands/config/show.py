@@ -19,7 +19,7 @@ from agentcli.cli.builders import report_config_error
 from agentcli.cli.session_common import Json
 from agentcli.errors import ConfigError
 from agentcli.settings import flatten
-from agentcli.system.programs import person_environ
+from agentcli.system.programs import user_environ
 from agentcli.ui.sanitize import say
 
 
@@ -31,7 +31,7 @@ def show(
 ) -> int:
     faults: list[ConfigError] = []
     loaded = load_with_trust(
-        person_environ(), resolve_workspace(None), on_fault=faults.append
+        user_environ(), resolve_workspace(None), on_fault=faults.append
     ).settings
     values = {key: value for key, value in flatten(loaded.values) if value is not None}
     values[STORE] = without_password(values[STORE])

@@ -23,7 +23,7 @@ from agentcli.cli.mcp_settings import ProjectFlag, has_server, named_in, project
 from agentcli.cli.session_common import here
 from agentcli.errors import UsageError
 from agentcli.mcp.servers_file import check_name
-from agentcli.system.programs import person_environ
+from agentcli.system.programs import user_environ
 from agentcli.ui.sanitize import say
 
 
@@ -45,7 +45,7 @@ def add(
     ] = False,
     project: ProjectFlag = False,
 ) -> int:
-    require_outside_session(person_environ(), "no session may change settings")
+    require_outside_session(user_environ(), "no session may change settings")
     check_name(name)
     if bool(command) == bool(url):
         raise UsageError("a server has a command or a url, one of them", hint="agent mcp add -h")
@@ -56,7 +56,7 @@ def add(
     values |= {"args": command[1:]} if command and command[1:] else {}
     values |= {"env": named_in(env)} if env else {}
     values |= {"headers": named_in(header)} if header else {}
-    place = project_file(here()) if project else user_file(person_environ())
+    place = project_file(here()) if project else user_file(user_environ())
     if has_server(name, here(), project=project):
         raise UsageError(f"{place} already has a server {name}", hint=f"agent mcp remove {name}")
     if project:

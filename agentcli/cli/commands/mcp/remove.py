@@ -18,7 +18,7 @@ from agentcli.app.configuration.trust import require_outside_session
 from agentcli.cli.mcp_settings import ProjectFlag, has_server, project_file, write_project
 from agentcli.cli.session_common import here
 from agentcli.errors import UsageError
-from agentcli.system.programs import person_environ
+from agentcli.system.programs import user_environ
 from agentcli.ui.sanitize import say
 
 
@@ -26,8 +26,8 @@ def remove(
     name: Annotated[str, typer.Argument(metavar="NAME")],
     project: ProjectFlag = False,
 ) -> None:
-    require_outside_session(person_environ(), "no session may change settings")
-    place = project_file(here()) if project else user_file(person_environ())
+    require_outside_session(user_environ(), "no session may change settings")
+    place = project_file(here()) if project else user_file(user_environ())
     if not has_server(name, here(), project=project):
         raise UsageError(f"{place} has no server {name!r}", hint="agent mcp list")
     if project:

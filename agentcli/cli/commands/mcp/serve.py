@@ -14,16 +14,16 @@ import sys
 from agentcli.app.configuration.trust import require_outside_session
 from agentcli.cli.session_common import home
 from agentcli.sessions.search import index
-from agentcli.system.programs import person_environ
+from agentcli.system.programs import user_environ
 
 _MOST_HITS = 20
 
 
 def serve() -> None:
-    require_outside_session(person_environ(), "a session can't serve the agent")
+    require_outside_session(user_environ(), "a session can't serve the agent")
     from agentcli.mcp.serve import serve as serve_tools
 
-    serve_tools([sys.executable, "-m", "agentcli"], dict(person_environ()), _search)
+    serve_tools([sys.executable, "-m", "agentcli"], dict(user_environ()), _search)
 
 
 def _search(query: str) -> str:

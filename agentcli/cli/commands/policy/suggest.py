@@ -34,7 +34,7 @@ def suggest(against: Against = None, as_json: Json = False) -> None:
 
 
 def _rules_for(wanted: Sequence[Past]) -> Iterator[str]:
-    """Yield the rules that a person gave with an approval, or would have been offered."""
+    """Yield the rules that a user gave with an approval, or would have been offered."""
     for each in wanted:
         grant = each.grant
         if not grant or not _allowed(parse_grants(grant), each):

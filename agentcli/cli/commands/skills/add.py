@@ -29,7 +29,7 @@ from agentcli.files.names import size_text
 from agentcli.git.cloning import CloneFailed, clone, is_url
 from agentcli.knowledge.skill_sources import SkillSource, find_sources
 from agentcli.system.homes import expanded
-from agentcli.system.programs import find_program, person_environ
+from agentcli.system.programs import find_program, user_environ
 from agentcli.ui.summary import count
 from agentcli.ui.unambiguous_text import reveal_hidden
 
@@ -97,7 +97,7 @@ def _fetched(source: str, ref: str) -> Iterator[Path]:
         root = Path(made) / (name if name.strip(".") else "skills")
         with working(f"fetching {reveal_hidden(source)}"):
             try:
-                clone(git, source, root, person_environ(), ref)
+                clone(git, source, root, user_environ(), ref)
             except CloneFailed as why:
                 raise UsageError(f"{source} can't be fetched: {why}") from why
         yield root
@@ -124,7 +124,7 @@ def _chosen(found: Sequence[SkillSource], only: Sequence[str], source: str) -> l
 
 
 def _show(skill: SkillSource, *, replaced: bool) -> None:
-    """Show the skill on stderr, for the person to decide."""
+    """Show the skill on stderr, for the user to decide."""
     there = " (in place of the one that is there)" if replaced else ""
     facts = f"{count(len(skill.files), 'file')}, {size_text(skill.bytes)}"
     print(f"{reveal_hidden(skill.name)}{there}: {facts}", file=sys.stderr)
