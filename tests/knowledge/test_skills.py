@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from agentcli.files.bounded_files import UnreadableText
 from agentcli.knowledge.front_matter import parse
-from agentcli.knowledge.skills import load_skills
+from agentcli.knowledge.skills import PROJECT_FOLDERS, load_skills
+from agentcli.security.trust import SKILL_FOLDERS
 
 KNOWLEDGE = """---
 name: releasing
@@ -58,6 +59,10 @@ def project(tmp_path):
 def of(project, text, name=".agents/skills/a.md"):
     (skill,) = project({name: text}).found
     return skill
+
+
+def test_skills_come_from_folders_that_trust_watches():
+    assert set(PROJECT_FOLDERS) == set(SKILL_FOLDERS)
 
 
 def test_a_microagent_with_triggers(project):

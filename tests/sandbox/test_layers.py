@@ -62,6 +62,14 @@ def test_each_layer_lets_through_what_it_should_and_nothing_else(tmp_path, layer
     assert surprises(probe(sandbox, tmp_path), layer) == []
 
 
+@every_layer
+def test_the_same_holds_in_a_folder_that_commands_see_empty(tmp_path, layer):
+    """As where the agent's home is below /var/tmp."""
+    sandbox = make_place(tmp_path, layer).sandbox
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+        assert surprises(probe(sandbox, Path(folder)), layer) == []
+
+
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can be someone else")
 @pytest.mark.parametrize("layer", LAYERS)
 def test_the_same_holds_for_a_user_without_rights(everyones, layer):
