@@ -27,7 +27,7 @@ NoPager = Annotated[
 @contextmanager
 def paged(no_pager: bool = False, *, at_end: bool = False) -> Iterator[None]:
     """Page what the block prints: at a terminal, text longer than the screen goes through the
-    person's pager, from its beginning or `at_end`. Elsewhere, nothing changes."""
+    user's pager, from its beginning or `at_end`. Elsewhere, nothing changes."""
     terminal = sys.stdout
     if no_pager or not terminal.isatty() or is_plain(user_environ()):
         yield

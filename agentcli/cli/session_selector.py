@@ -37,7 +37,7 @@ class Chosen(NamedTuple):
 @dataclass(frozen=True)
 class SessionSelector:
     """Selects a session of this folder or of all: the one named, the one used last, or one that the
-    person at the terminal picks. With `can_wait`, the pick needs no message."""
+    user at the terminal picks. With `can_wait`, the pick needs no message."""
 
     session: str | None = None
     newest: bool = False

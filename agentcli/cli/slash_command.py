@@ -140,7 +140,7 @@ def prompt_lines(conversation: Conversation) -> dict[str, str]:
 
 def help_lines(own: OwnCommands) -> dict[str, str]:
     """Return a help line for each command, by the name that a user types: built-in ones, the
-    person's and the project's, then skills."""
+    user's and the project's, then skills."""
     lines = {name: first_line(each.help) for name, each in slash_commands().items()}
     lines |= {name: f"{each.whose}: {each.description}" for name, each in own.commands.items()}
     for skill in own.callable_skills():

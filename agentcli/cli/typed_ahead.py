@@ -43,7 +43,7 @@ class TypedAhead:
     dropped. `show` and `tell` are given a sentence, during the work and at its end.
 
     This is a subscriber: it reads only when something happens, so never during a question to the
-    person, which has the terminal to itself. Ctrl-C, Ctrl-Z and Ctrl-\\ stay signals.
+    user, which has the terminal to itself. Ctrl-C, Ctrl-Z and Ctrl-\\ stay signals.
     """
 
     def __init__(

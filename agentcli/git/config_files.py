@@ -178,7 +178,7 @@ def is_harmless(setting: Setting) -> bool:
 
 def adds_only_harmless(old: Sequence[Setting], new: Sequence[Setting]) -> bool:
     """Return whether a repository's settings may change from `old` to `new` without asking the
-    person: those that could run a program are unchanged, and no new one points to another
+    user: those that could run a program are unchanged, and no new one points to another
     place."""
     there = set(old)
     names = {setting.name for setting in old}

@@ -205,7 +205,7 @@ class Disarmer:
     def _controls(self, path: Path, handle: int) -> None:
         top = os.fstat(handle)
         # In a git folder that was there before and has not been replaced, unchanged entries are the
-        # person's.
+        # user's.
         is_old = (path, identity(top)) in self.before.folders or not self._is_new(top)
         for name in _names(handle):
             info = os.stat(name, dir_fd=handle, follow_symlinks=False)
