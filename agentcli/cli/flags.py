@@ -10,35 +10,29 @@ from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
-import typer
-
+from agentcli.cli.options import option
 from agentcli.errors import UsageError
 
-_FORMATS = ("text", "json", "stream-json")
-_EFFORTS = ("none", "low", "medium", "high")
-_EVIDENCE = ("tests",)
-_MODES = ("ask", "auto-edit", "plan", "yolo")
+_FORMATS = "text|json|stream-json"
+_EFFORTS = "none|low|medium|high"
+_EVIDENCE = "tests"
+_MODES = "ask|auto-edit|plan|yolo"
 _TIME = re.compile(r"(\d+(?:\.\d+)?)([smh]?)")
 _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600}
 
 
 TryCount = Annotated[
     int | None,
-    typer.Option(
-        "--tries",
-        metavar="N",
+    option(
+        "--tries N",
+        "Make N tries side by side, in copies; the best that passes --check is kept.",
         min=1,
         max=16,
-        help="Make N tries side by side, in copies; the best that passes --check is kept.",
     ),
 ]
 TryModels = Annotated[
     list[str] | None,
-    typer.Option(
-        "--try-model",
-        metavar="MODEL",
-        help="Models for the tries, in turn; without --tries, one try each.",
-    ),
+    option("--try-model MODEL", "Models for the tries, in turn; without --tries, one try each."),
 ]
 
 
@@ -48,139 +42,100 @@ class Flags:
 
     model: Annotated[
         str | None,
-        typer.Option(
-            "--model",
-            "-m",
-            metavar="PROVIDER/MODEL",
-            help="Model to use, or as much of its name as fits only one: sonnet, gpt-5.5.",
+        option(
+            "--model, -m PROVIDER/MODEL",
+            "Model to use, or as much of its name as fits only one: sonnet, gpt-5.5.",
         ),
     ] = None
-    effort: Annotated[
-        str | None,
-        typer.Option("--effort", metavar="|".join(_EFFORTS), help="How much the model reasons."),
-    ] = None
-    folder: Annotated[
-        str | None, typer.Option("--cd", "-C", metavar="DIR", help="Folder to work in.")
-    ] = None
+    effort: Annotated[str | None, option(f"--effort {_EFFORTS}", "How much the model reasons.")] = (
+        None
+    )
+    folder: Annotated[str | None, option("--cd, -C DIR", "Folder to work in.")] = None
     add_dir: Annotated[
-        list[str] | None,
-        typer.Option("--add-dir", metavar="DIR", help="Another folder to write to; repeatable."),
+        list[str] | None, option("--add-dir DIR", "Another folder to write to; repeatable.")
     ] = None
     share_tmp: Annotated[
-        bool,
-        typer.Option("--share-tmp", help="Use the real /tmp, not one of the session's own."),
+        bool, option("--share-tmp", "Use the real /tmp, not one of the session's own.")
     ] = False
-    approval: Annotated[
-        str | None,
-        typer.Option("--approval", metavar="|".join(_MODES), help="What runs unasked."),
-    ] = None
-    yolo: Annotated[bool, typer.Option("--yolo", help="Same as --approval yolo.")] = False
+    approval: Annotated[str | None, option(f"--approval {_MODES}", "What runs unasked.")] = None
+    yolo: Annotated[bool, option("--yolo", "Same as --approval yolo.")] = False
     allow: Annotated[
-        list[str] | None,
-        typer.Option("--allow", metavar="RULE", help='Never ask for these: "bash(npm test:*)".'),
+        list[str] | None, option("--allow RULE", 'Never ask for these: "bash(npm test:*)".')
     ] = None
-    deny: Annotated[
-        list[str] | None,
-        typer.Option("--deny", metavar="RULE", help="Never run these; repeatable."),
-    ] = None
-    no_sandbox: Annotated[
-        bool, typer.Option("--no-sandbox", help="Run commands with all your rights.")
-    ] = False
+    deny: Annotated[list[str] | None, option("--deny RULE", "Never run these; repeatable.")] = None
+    no_sandbox: Annotated[bool, option("--no-sandbox", "Run commands with all your rights.")] = (
+        False
+    )
     max_turns: Annotated[
-        int | None,
-        typer.Option("--max-turns", metavar="N", min=1, help="Most model replies; then exit 6."),
+        int | None, option("--max-turns N", "Most model replies; then exit 6.", min=1)
     ] = None
     max_budget_usd: Annotated[
         float | None,
-        typer.Option(
-            "--max-budget-usd",
-            metavar="USD",
-            min=0.0001,
-            help="Most that the whole session may cost; then exit 6.",
+        option(
+            "--max-budget-usd USD", "Most that the whole session may cost; then exit 6.", min=0.0001
         ),
     ] = None
     max_time: Annotated[
-        str | None,
-        typer.Option("--max-time", metavar="TIME", help="Longest run: 90, 10m, 1h; then exit 6."),
+        str | None, option("--max-time TIME", "Longest run: 90, 10m, 1h; then exit 6.")
     ] = None
     no_summary: Annotated[
-        bool, typer.Option("--no-summary", help="At a limit, end without a last summary.")
+        bool, option("--no-summary", "At a limit, end without a last summary.")
     ] = False
     check: Annotated[
         str | None,
-        typer.Option(
-            "--check",
-            metavar="COMMAND",
-            help='Must pass at the end, such as "make test"; a failure goes back to the model.',
+        option(
+            "--check COMMAND",
+            'Must pass at the end, such as "make test"; a failure goes back to the model.',
         ),
     ] = None
     check_retries: Annotated[
         int | None,
-        typer.Option(
-            "--check-retries",
-            metavar="N",
-            min=0,
-            help="How often it may fail again, 3 by default; then exit 1.",
+        option(
+            "--check-retries N", "How often it may fail again, 3 by default; then exit 1.", min=0
         ),
     ] = None
     require_evidence: Annotated[
         str | None,
-        typer.Option(
-            "--require-evidence",
-            metavar="|".join(_EVIDENCE),
-            help="Exit 1 unless tests passed after the last change.",
+        option(
+            f"--require-evidence {_EVIDENCE}",
+            "Exit 1 unless tests passed after the last change.",
         ),
     ] = None
     output_schema: Annotated[
         Path | None,
-        typer.Option(
-            "--output-schema",
-            metavar="FILE",
-            help="JSON Schema that the answer must fit; else exit 7.",
-        ),
+        option("--output-schema FILE", "JSON Schema that the answer must fit; else exit 7."),
     ] = None
     output_format: Annotated[
         str,
-        typer.Option(
-            "--output-format",
-            metavar="|".join(_FORMATS),
-            help="What goes to stdout: the answer, a JSON object, or JSON lines as it works.",
+        option(
+            f"--output-format {_FORMATS}",
+            "What goes to stdout: the answer, a JSON object, or JSON lines as it works.",
         ),
     ] = "text"
-    json: Annotated[bool, typer.Option("--json", help="Same as --output-format stream-json.")] = (
-        False
-    )
+    json: Annotated[bool, option("--json", "Same as --output-format stream-json.")] = False
     answer_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--output-last-message", "-o", metavar="FILE", help="Write the answer to FILE too."
-        ),
+        Path | None, option("--output-last-message, -o FILE", "Write the answer to FILE too.")
     ] = None
     images: Annotated[
-        list[Path] | None,
-        typer.Option("--image", "-i", metavar="FILE", help="Show the model an image; repeatable."),
+        list[Path] | None, option("--image, -i FILE", "Show the model an image; repeatable.")
     ] = None
     no_stdin: Annotated[
         bool,
-        typer.Option(
+        option(
             "--no-stdin",
-            help="Never read stdin, nor what is typed while it works; needed in loops that read "
+            "Never read stdin, nor what is typed while it works; needed in loops that read "
             "lines from a file.",
         ),
     ] = False
     assignments: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Override a setting; repeatable."),
+        list[str] | None, option("--set KEY=VALUE", "Override a setting; repeatable.")
     ] = None
     plain: Annotated[
-        bool,
-        typer.Option("--plain", help="Lines only, nothing redrawn: for screen readers."),
+        bool, option("--plain", "Lines only, nothing redrawn: for screen readers.")
     ] = False
     """`main` reads this flag."""
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only errors on stderr.")] = False
-    verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Reasoning and whole outputs too.")
-    ] = False
+    quiet: Annotated[bool, option("--quiet, -q", "Only errors on stderr.")] = False
+    verbose: Annotated[bool, option("--verbose, -v", "Reasoning and whole outputs too.")] = False
 
     def __post_init__(self) -> None:
         """Check the values. Raises UsageError for an invalid one."""
@@ -260,9 +215,9 @@ def with_flags(command: Callable[..., int], only: Collection[str] = ()) -> Calla
     return with_shared
 
 
-def _require(flag: str, value: str | None, values: tuple[str, ...]) -> None:
-    if value is not None and value not in values:
-        raise UsageError(f"{flag} {value}: it must be one of {', '.join(values)}")
+def _require(flag: str, value: str | None, choices: str) -> None:
+    if value is not None and value not in choices.split("|"):
+        raise UsageError(f"{flag} {value}: it must be one of {choices.replace('|', ', ')}")
 
 
 def require_check(command: str) -> None:

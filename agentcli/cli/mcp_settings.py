@@ -7,15 +7,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from agentcli.app.configuration.config import PROJECT_FILE, load_settings, user_file
+from agentcli.cli.options import option
 from agentcli.errors import ConfigError, UsageError, os_error_text
 from agentcli.files.private import read_regular, replace_durably
 from agentcli.mcp.servers_file import FILE, server_values, with_server
 from agentcli.system.programs import user_environ
 
-ProjectFlag = Annotated[bool, typer.Option("--project", help=f"In {FILE} of this folder.")]
+ProjectFlag = Annotated[bool, option("--project", f"In {FILE} of this folder.")]
 _MAX_BYTES = 1_000_000
 
 

@@ -9,8 +9,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
+from agentcli.cli.options import option
 from agentcli.cli.session_common import here, home
 from agentcli.errors import SessionError
 from agentcli.events import Action, Event
@@ -31,11 +30,9 @@ from agentcli.tools.collection import TOOLS
 
 Against = Annotated[
     list[str] | None,
-    typer.Option(
-        "--against",
-        "-a",
-        help="Sessions: id, unique start, name, or folder; all: those of this folder.",
-        metavar="SESSION",
+    option(
+        "--against, -a SESSION",
+        "Sessions: id, unique start, name, or folder; all: those of this folder.",
     ),
 ]
 

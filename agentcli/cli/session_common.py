@@ -10,10 +10,9 @@ from pathlib import Path
 from threading import Timer
 from typing import Annotated, Any
 
-import typer
-
 from agentcli.app.configuration.config import resolve_workspace
 from agentcli.checkpoints.pack_store import empty_pool
+from agentcli.cli.options import argument, option
 from agentcli.errors import UsageError
 from agentcli.sessions.manage.staging import sweep
 from agentcli.sessions.recovery import unfinished_restore
@@ -24,14 +23,10 @@ from agentcli.system.programs import user_environ
 from agentcli.ui.sanitize import printable
 from agentcli.ui.summary import ago
 
-Json = Annotated[bool, typer.Option("--json", help="For programs.")]
-Everywhere = Annotated[
-    bool, typer.Option("--all", "-a", help="Of all folders, not only of this one.")
-]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
-SessionId = Annotated[
-    str, typer.Argument(help="Id, unique start of one, or name.", metavar="SESSION")
-]
+Json = Annotated[bool, option("--json", "For programs.")]
+Everywhere = Annotated[bool, option("--all, -a", "Of all folders, not only of this one.")]
+Yes = Annotated[bool, option("--yes, -y", "Do not ask.")]
+SessionId = Annotated[str, argument("SESSION", "Id, unique start of one, or name.")]
 
 _LONG_AGO_DAYS = 30
 _A_MOMENT_S = 0.5

@@ -7,23 +7,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
-import typer
-
 from agentcli.app.configuration.config import resolve_workspace
+from agentcli.cli.options import argument, option
 from agentcli.cli.session_common import clean_up_interrupted_work, home
 from agentcli.errors import UsageError
 from agentcli.sessions.search.finder import find, newest
 
 _NAMED = "Id, unique start of one, or name"
-Named = Annotated[
-    str | None,
-    typer.Argument(help=f"{_NAMED}; the newest here if left out.", metavar="SESSION"),
-]
+Named = Annotated[str | None, argument("SESSION", f"{_NAMED}; the newest here if left out.")]
 SessionOption = Annotated[
-    str | None,
-    typer.Option("--session", "-s", metavar="SESSION", help=f"{_NAMED}; not the newest one here."),
+    str | None, option("--session, -s SESSION", f"{_NAMED}; not the newest one here.")
 ]
-Last = Annotated[bool, typer.Option("--last", hidden=True, help="The newest session here.")]
+Last = Annotated[bool, option("--last", "The newest session here.", hidden=True)]
 """The default where no session is named; scripts may state it explicitly."""
 
 

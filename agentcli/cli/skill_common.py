@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from agentcli.app.configuration.skill_folders import skill_folders, user_skills
 from agentcli.app.configuration.trust import is_trusted, load_with_trust, require_outside_session
+from agentcli.cli.options import option
 from agentcli.cli.session_common import here
 from agentcli.errors import UsageError
 from agentcli.knowledge.instructions import repository_root
@@ -17,7 +16,7 @@ from agentcli.knowledge.skills import PROJECT_FOLDERS, Skill, Skills
 from agentcli.system.programs import user_environ
 
 ProjectFlag = Annotated[
-    bool, typer.Option("--project", help="In .agents/skills of this project, not in your own.")
+    bool, option("--project", "In .agents/skills of this project, not in your own.")
 ]
 
 

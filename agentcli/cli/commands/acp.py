@@ -15,14 +15,13 @@ import sys
 from contextlib import suppress
 from typing import Annotated
 
-import typer
-
 from agentcli.app.configuration.config import parse_assignments
 from agentcli.app.configuration.configured_store import use_configured_store
 from agentcli.app.configuration.trust import require_outside_session
 from agentcli.cli.ask_trust import would_take_effect
 from agentcli.cli.builders import redactor
 from agentcli.cli.flags import Flags, with_flags
+from agentcli.cli.options import option
 from agentcli.cli.session_common import clean_up_interrupted_work, home
 from agentcli.errors import ConfigError
 from agentcli.logs import log_to
@@ -35,9 +34,7 @@ _LIMITS = ("no_sandbox", "max_turns", "max_budget_usd", "max_time", "no_summary"
 
 def acp(
     flags: Flags,
-    setup: Annotated[
-        bool, typer.Option("--setup", help="Run agent setup instead; editors use this.")
-    ] = False,
+    setup: Annotated[bool, option("--setup", "Run agent setup instead; editors use this.")] = False,
 ) -> int:
     if setup:
         from agentcli.cli.commands.setup import setup as set_up

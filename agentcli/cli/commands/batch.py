@@ -17,9 +17,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from agentcli.cli.flags import Flags, with_flags
+from agentcli.cli.options import argument, option
 
 _FLAGS = (
     *("model", "effort", "approval", "yolo", "allow", "deny", "no_sandbox", "share_tmp"),
@@ -30,41 +29,35 @@ _FLAGS = (
 
 def batch(
     flags: Flags,
-    tasks: Annotated[Path, typer.Argument(help="File of the tasks.", metavar="TASKS")],
-    out: Annotated[
-        Path, typer.Option("--out", metavar="DIR", help="Folder for results and copies.")
-    ],
+    tasks: Annotated[Path, argument("TASKS", "File of the tasks.")],
+    out: Annotated[Path, option("--out DIR", "Folder for results and copies.")],
     workers: Annotated[
         int | None,
-        typer.Option(
-            "--workers",
-            metavar="N",
+        option(
+            "--workers N",
+            "Tasks at once; 1 here, on a cluster as many as it has CPUs.",
             min=1,
             max=100_000,
-            help="Tasks at once; 1 here, on a cluster as many as it has CPUs.",
         ),
     ] = None,
     ray: Annotated[
-        str | None,
-        typer.Option("--ray", metavar="HOST:PORT", help="Do them on this Ray cluster; or auto."),
+        str | None, option("--ray HOST:PORT", "Do them on this Ray cluster; or auto.")
     ] = None,
     max_budget_usd: Annotated[
         float | None,
-        typer.Option(
-            "--max-budget-usd",
-            metavar="USD",
+        option(
+            "--max-budget-usd USD",
+            "Most that all of them may cost together; then exit 6.",
             min=0.0001,
-            help="Most that all of them may cost together; then exit 6.",
         ),
     ] = None,
     swe_bench: Annotated[
-        Path | None,
-        typer.Option("--swe-bench", metavar="FILE", help="Write predictions for SWE-bench."),
+        Path | None, option("--swe-bench FILE", "Write predictions for SWE-bench.")
     ] = None,
     retry_errors: Annotated[
-        bool, typer.Option("--retry-errors", help="Go on with tasks that came to an error.")
+        bool, option("--retry-errors", "Go on with tasks that came to an error.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="The summary for programs.")] = False,
+    as_json: Annotated[bool, option("--json", "The summary for programs.")] = False,
 ) -> int:
     # Help and wrong flags don't need the modules of sessions, which take 0.3 s to load.
     from agentcli.cli.batch_run import run

@@ -18,14 +18,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from agentcli.app.agent_builder import AgentBuilder
 from agentcli.app.checks.bisect import Bisection, BisectOptions, BisectResult, Verdict
 from agentcli.app.configuration.config import parse_assignments
 from agentcli.cli.builders import builder_for, redactor
 from agentcli.cli.commands.diff import print_patch
 from agentcli.cli.flags import require_check, seconds
+from agentcli.cli.options import option
 from agentcli.cli.pager import NoPager, paged
 from agentcli.cli.session_common import Json, here, working
 from agentcli.cli.session_selector import Named, SessionOption, selected
@@ -41,25 +40,16 @@ _LINES_OF_CHECK = 15
 
 
 def bisect(
-    check: Annotated[
-        str, typer.Option("--check", metavar="COMMAND", help="Exit code 0 says that all is well.")
-    ],
+    check: Annotated[str, option("--check COMMAND", "Exit code 0 says that all is well.")],
     named: Named = None,
     until_passes: Annotated[
-        bool, typer.Option("--until-passes", help="The first step after which it passes.")
+        bool, option("--until-passes", "The first step after which it passes.")
     ] = False,
-    max_time: Annotated[
-        str, typer.Option("--max-time", metavar="TIME", help="Of each check: 90, 10m, 1h.")
-    ] = "10m",
-    runs: Annotated[
-        int, typer.Option("--runs", metavar="N", min=1, help="Check each state N times.")
-    ] = 1,
-    again: Annotated[
-        bool, typer.Option("--again", help="Forget what checks came to before.")
-    ] = False,
+    max_time: Annotated[str, option("--max-time TIME", "Of each check: 90, 10m, 1h.")] = "10m",
+    runs: Annotated[int, option("--runs N", "Check each state N times.", min=1)] = 1,
+    again: Annotated[bool, option("--again", "Forget what checks came to before.")] = False,
     assignments: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Override a setting; repeatable."),
+        list[str] | None, option("--set KEY=VALUE", "Override a setting; repeatable.")
     ] = None,
     session: SessionOption = None,
     no_pager: NoPager = False,

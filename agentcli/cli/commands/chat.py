@@ -14,31 +14,23 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from agentcli.cli.flags import Flags, with_flags
+from agentcli.cli.options import argument, option
 from agentcli.errors import UsageError
 
 
 @with_flags
 def chat(
     flags: Flags,
-    task: Annotated[str | None, typer.Argument(help="What to do first.", metavar="TASK")] = None,
+    task: Annotated[str | None, argument("TASK", "What to do first.")] = None,
     continue_newest: Annotated[
-        bool, typer.Option("--continue", "-c", help="Go on with the newest session here.")
+        bool, option("--continue, -c", "Go on with the newest session here.")
     ] = False,
     session: Annotated[
-        str | None,
-        typer.Option(
-            "--resume", "-r", metavar="SESSION", help="Go on with this session; - for a list."
-        ),
+        str | None, option("--resume, -r SESSION", "Go on with this session; - for a list.")
     ] = None,
-    name: Annotated[
-        str | None, typer.Option("--name", metavar="NAME", help="Name of the new session.")
-    ] = None,
-    once: Annotated[
-        bool, typer.Option("--print", "-p", help="Do the task and end, as agent run does.")
-    ] = False,
+    name: Annotated[str | None, option("--name NAME", "Name of the new session.")] = None,
+    once: Annotated[bool, option("--print, -p", "Do the task and end, as agent run does.")] = False,
 ) -> int:
     if once:
         from agentcli.cli.commands.run import run_once

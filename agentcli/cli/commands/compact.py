@@ -15,11 +15,10 @@ import json
 import sys
 from typing import Annotated, Any
 
-import typer
-
 from agentcli.app.compact import Compaction
 from agentcli.app.compact import compact as compact_session
 from agentcli.cli.builders import builder_for
+from agentcli.cli.options import option
 from agentcli.cli.session_common import Json, here, working
 from agentcli.cli.session_selector import Named, SessionOption, selected
 from agentcli.sessions.search.finder import state_of
@@ -29,12 +28,9 @@ from agentcli.ui.summary import count, money, quantity
 
 def compact(
     named: Named = None,
-    focus: Annotated[
-        str, typer.Option("--focus", metavar="TEXT", help="What the summary must keep.")
-    ] = "",
+    focus: Annotated[str, option("--focus TEXT", "What the summary must keep.")] = "",
     preview: Annotated[
-        bool,
-        typer.Option("--preview", help="Show the summary, which costs money, but don't apply it."),
+        bool, option("--preview", "Show the summary, which costs money, but don't apply it.")
     ] = False,
     session: SessionOption = None,
     as_json: Json = False,

@@ -13,8 +13,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
+from agentcli.cli.options import argument, option
 from agentcli.errors import ConfigError, UsageError, os_error_text
 from agentcli.system.homes import user_home
 from agentcli.system.programs import user_environ
@@ -31,12 +30,8 @@ _HINTS = {
 
 
 def completion(
-    shell: Annotated[
-        str | None, typer.Argument(metavar="|".join(_SHELLS), help="By default yours.")
-    ] = None,
-    install: Annotated[
-        bool, typer.Option("--install", help="Put it where the shell finds it.")
-    ] = False,
+    shell: Annotated[str | None, argument("|".join(_SHELLS), "By default yours.")] = None,
+    install: Annotated[bool, option("--install", "Put it where the shell finds it.")] = False,
 ) -> int:
     shell = shell or Path(user_environ().get("SHELL", "")).name
     if shell not in _SHELLS:

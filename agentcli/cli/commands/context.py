@@ -16,9 +16,8 @@ from collections.abc import Sequence
 from shutil import get_terminal_size
 from typing import Annotated, Any
 
-import typer
-
 from agentcli.cli.builders import builder_for, report_config_error
+from agentcli.cli.options import option
 from agentcli.cli.session_common import (
     Json,
     here,
@@ -61,8 +60,7 @@ def context(
     session: SessionOption = None,
     last: Last = False,
     columns: Annotated[
-        int | None,
-        typer.Option("--columns", min=_LEAST_COLUMNS, help="Width, at most 120.", metavar="N"),
+        int | None, option("--columns N", "Width, at most 120.", min=_LEAST_COLUMNS)
     ] = None,
     as_json: Json = False,
 ) -> None:

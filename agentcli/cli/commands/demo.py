@@ -13,14 +13,13 @@ import tempfile
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from agentcli.app.agent_builder import AgentBuilder
 from agentcli.app.configuration.config import resolve_workspace
 from agentcli.app.open_session import OpenSession
 from agentcli.app.sandbox import Containment
 from agentcli.cli.builders import builder_for
 from agentcli.cli.flags import Flags
+from agentcli.cli.options import option
 from agentcli.cli.outcome import OutcomeReporter
 from agentcli.cli.work import work
 from agentcli.errors import ConfigError, UsageError
@@ -49,12 +48,9 @@ _PACE = f"providers.scripted.extra_body={{ words_per_second = {_WORDS_PER_SECOND
 
 def demo(
     folder: Annotated[
-        Path | None,
-        typer.Option(
-            "--dir", metavar="DIR", help="New folder for the repository; default: a temporary one."
-        ),
+        Path | None, option("--dir DIR", "New folder for the repository; default: a temporary one.")
     ] = None,
-    fast: Annotated[bool, typer.Option("--fast", help="Without the pauses for reading.")] = False,
+    fast: Annotated[bool, option("--fast", "Without the pauses for reading.")] = False,
 ) -> int:
     repository = _make_repository(folder)
     contained = _is_contained(repository)

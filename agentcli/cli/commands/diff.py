@@ -11,9 +11,8 @@ import json
 import sys
 from typing import Annotated
 
-import typer
-
 from agentcli.app.undo import newest_changes
+from agentcli.cli.options import option
 from agentcli.cli.pager import NoPager, paged
 from agentcli.cli.session_common import Json
 from agentcli.cli.session_selector import Named, SessionOption, selected
@@ -27,9 +26,7 @@ from agentcli.ui.style import Line, Span, Style
 
 def diff(
     named: Named = None,
-    step: Annotated[
-        int | None, typer.Option("--step", metavar="N", help="Only the Nth last step.", min=1)
-    ] = None,
+    step: Annotated[int | None, option("--step N", "Only the Nth last step.", min=1)] = None,
     session: SessionOption = None,
     no_pager: NoPager = False,
     as_json: Json = False,

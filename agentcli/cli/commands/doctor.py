@@ -21,13 +21,12 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal
 
-import typer
-
 from agentcli.app.agent_builder import AgentBuilder
 from agentcli.app.configuration.config import MANAGED_FILE, PROJECT_FILE, user_file
 from agentcli.app.configuration.keys import keys_file, stored_keys
 from agentcli.browser.finding import BrowserMissing, find_browser
 from agentcli.cli.builders import builder_for
+from agentcli.cli.options import option
 from agentcli.cli.provider_probe import (
     ProviderAnswer,
     model_facts,
@@ -72,8 +71,7 @@ class Check:
 
 def doctor(
     asking: Annotated[
-        bool,
-        typer.Option("--ask", help="Ask the model for one word; costs a fraction of a cent."),
+        bool, option("--ask", "Ask the model for one word; costs a fraction of a cent.")
     ] = False,
     as_json: Json = False,
 ) -> int:

@@ -16,10 +16,9 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from agentcli.app.fork import fork as fork_session
 from agentcli.cli.named_place import named_folder
+from agentcli.cli.options import option
 from agentcli.cli.session_common import Json, at_terminal, home, working
 from agentcli.cli.session_selector import Named, SessionOption, selected
 from agentcli.sessions.session import read_session
@@ -28,12 +27,9 @@ from agentcli.ui.sanitize import printable
 
 def fork(
     named: Named = None,
-    at: Annotated[
-        int | None, typer.Option("--at", metavar="EVENT", help="An event's id; else the end.")
-    ] = None,
+    at: Annotated[int | None, option("--at EVENT", "An event's id; else the end.")] = None,
     folder: Annotated[
-        Path | None,
-        typer.Option("--dir", metavar="DIR", help="For the files: a new folder, or an empty one."),
+        Path | None, option("--dir DIR", "For the files: a new folder, or an empty one.")
     ] = None,
     session: SessionOption = None,
     as_json: Json = False,

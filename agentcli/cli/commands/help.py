@@ -8,15 +8,13 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from agentcli.cli.app import dispatch
+from agentcli.cli.options import argument
 
 
 def help_(
     command: Annotated[
-        list[str] | None,
-        typer.Argument(help="Such as run, or sessions list; none: all of them.", metavar="COMMAND"),
+        list[str] | None, argument("COMMAND", "Such as run, or sessions list; none: all of them.")
     ] = None,
 ) -> int:
     return dispatch([*(command or ()), "--help"])

@@ -11,9 +11,8 @@ from __future__ import annotations
 import json
 from typing import Annotated
 
-import typer
-
 from agentcli.app.knowledge import notes_on
+from agentcli.cli.options import option
 from agentcli.cli.session_common import Json, here, home
 from agentcli.knowledge.notes import FILES
 from agentcli.system.homes import user_home
@@ -23,7 +22,7 @@ from agentcli.ui.sanitize import say, say_note
 
 def notes(
     only_path: Annotated[
-        bool, typer.Option("--path", help="Only the file of the notes on this project.")
+        bool, option("--path", "Only the file of the notes on this project.")
     ] = False,
     as_json: Json = False,
 ) -> None:

@@ -14,9 +14,8 @@ import sys
 from contextlib import suppress
 from typing import Annotated
 
-import typer
-
 from agentcli.app.open_port import ITS_PAGES, open_port
+from agentcli.cli.options import argument
 from agentcli.cli.session_selector import SessionOption, selected
 from agentcli.errors import SessionError, TurnInterrupted
 from agentcli.sessions.search.finder import in_use_by
@@ -24,7 +23,7 @@ from agentcli.system.processes import open_pidfd
 
 
 def open_(
-    port: Annotated[int, typer.Argument(metavar="PORT", min=1, max=65_535, help="Of the server.")],
+    port: Annotated[int, argument("PORT", "Of the server.", min=1, max=65_535)],
     session: SessionOption = None,
 ) -> None:
     folder = selected(option=session)

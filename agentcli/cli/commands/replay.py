@@ -23,8 +23,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
+from agentcli.cli.options import argument, option
 from agentcli.cli.session_common import Json
 from agentcli.cli.session_selector import SessionOption
 from agentcli.errors import UsageError
@@ -44,43 +43,26 @@ _MODES = {
 def replay(
     named: Annotated[
         str | None,
-        typer.Argument(
-            help="Id, unique start of one, or name; the newest here if left out; or a recording.",
-            metavar="SESSION",
+        argument(
+            "SESSION",
+            "Id, unique start of one, or name; the newest here if left out; or a recording.",
         ),
     ] = None,
     session: SessionOption = None,
     speed: Annotated[
-        float | None,
-        typer.Option(
-            "--speed", metavar="N", min=0, help="N times as fast; 0: at once, as in a pipe."
-        ),
+        float | None, option("--speed N", "N times as fast; 0: at once, as in a pipe.", min=0)
     ] = None,
-    step: Annotated[
-        bool, typer.Option("--step", help="Wait for Enter before each step; q ends.")
-    ] = False,
-    first: Annotated[
-        int | None, typer.Option("--from", metavar="EVENT", min=0, help="The first event.")
-    ] = None,
-    last: Annotated[
-        int | None, typer.Option("--to", metavar="EVENT", min=0, help="The last event.")
-    ] = None,
-    verify: Annotated[
-        bool, typer.Option("--verify", help="Do it again in a copy, and compare.")
-    ] = False,
+    step: Annotated[bool, option("--step", "Wait for Enter before each step; q ends.")] = False,
+    first: Annotated[int | None, option("--from EVENT", "The first event.", min=0)] = None,
+    last: Annotated[int | None, option("--to EVENT", "The last event.", min=0)] = None,
+    verify: Annotated[bool, option("--verify", "Do it again in a copy, and compare.")] = False,
     model: Annotated[
-        str | None,
-        typer.Option(
-            "--model", "-m", metavar="NAME", help="Let this model continue from --from (the task)."
-        ),
+        str | None, option("--model, -m NAME", "Let this model continue from --from (the task).")
     ] = None,
     folder: Annotated[
-        Path | None,
-        typer.Option("--dir", metavar="DIR", help="With --model: a new folder for the files."),
+        Path | None, option("--dir DIR", "With --model: a new folder for the files.")
     ] = None,
-    save: Annotated[
-        Path | None, typer.Option("--save", metavar="FILE", help="Write a recording of it.")
-    ] = None,
+    save: Annotated[Path | None, option("--save FILE", "Write a recording of it.")] = None,
     as_json: Json = False,
 ) -> int:
     mode = _mode({"--verify": verify, "--model": model is not None, "--save": save is not None})
@@ -112,10 +94,10 @@ def _mode(given: Mapping[str, bool]) -> str:
 
 def _require_for(mode: str, given: Sequence[str]) -> None:
     """Raise UsageError for an option that would have no effect."""
-    for option, modes in _MODES.items():
-        if option in given and mode not in modes:
-            hint = "agent sessions show --json has the events" if option == "--json" else ""
-            raise UsageError(f"{option} is for {' and '.join(modes)}", hint=hint)
+    for name, modes in _MODES.items():
+        if name in given and mode not in modes:
+            hint = "agent sessions show --json has the events" if name == "--json" else ""
+            raise UsageError(f"{name} is for {' and '.join(modes)}", hint=hint)
 
 
 COMMAND = replay

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from agentcli.cli.flags import Flags, TryCount, TryModels, with_flags
+from agentcli.cli.options import argument, option
 
 
 @with_flags
@@ -20,20 +19,14 @@ def resume(
     flags: Flags,
     session: Annotated[
         str | None,
-        typer.Argument(
-            help="Id, unique start of one, or name; chosen from a list if left out.",
-            metavar="SESSION",
-        ),
+        argument("SESSION", "Id, unique start of one, or name; chosen from a list if left out."),
     ] = None,
     message: Annotated[
-        str | None,
-        typer.Argument(help="What to do next; - takes it from stdin.", metavar="MESSAGE"),
+        str | None, argument("MESSAGE", "What to do next; - takes it from stdin.")
     ] = None,
-    last: Annotated[
-        bool, typer.Option("--last", "--continue", "-c", help="The session used last here.")
-    ] = False,
+    last: Annotated[bool, option("--last, --continue, -c", "The session used last here.")] = False,
     everywhere: Annotated[
-        bool, typer.Option("--all", "-a", help="Of all folders, not only of this one.")
+        bool, option("--all, -a", "Of all folders, not only of this one.")
     ] = False,
     tries: TryCount = None,
     try_models: TryModels = None,

@@ -16,9 +16,8 @@ from __future__ import annotations
 import json
 from typing import Annotated
 
-import typer
-
 from agentcli.app.undo import rewind as rewind_session
+from agentcli.cli.options import option
 from agentcli.cli.session_common import Json, at_terminal, warn_unfinished_restore, working
 from agentcli.cli.session_selector import Named, SessionOption, selected
 from agentcli.cli.undo_report import report_undo
@@ -30,11 +29,9 @@ from agentcli.ui.sanitize import printable
 
 def rewind(
     named: Named = None,
-    to: Annotated[int | None, typer.Option("--to", metavar="EVENT", help="An event's id.")] = None,
-    files: Annotated[bool, typer.Option("--files", help="Only the files.")] = False,
-    conversation: Annotated[
-        bool, typer.Option("--conversation", help="Only the conversation.")
-    ] = False,
+    to: Annotated[int | None, option("--to EVENT", "An event's id.")] = None,
+    files: Annotated[bool, option("--files", "Only the files.")] = False,
+    conversation: Annotated[bool, option("--conversation", "Only the conversation.")] = False,
     session: SessionOption = None,
     as_json: Json = False,
 ) -> int:

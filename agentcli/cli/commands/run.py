@@ -15,32 +15,23 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from agentcli.cli.flags import Flags, TryCount, TryModels, with_flags
+from agentcli.cli.options import argument, option
 from agentcli.errors import UsageError
 
 
 def run_once(
     flags: Flags,
-    task: Annotated[
-        str | None, typer.Argument(help="What to do; - takes it from stdin.", metavar="TASK")
-    ] = None,
+    task: Annotated[str | None, argument("TASK", "What to do; - takes it from stdin.")] = None,
     continue_newest: Annotated[
-        bool, typer.Option("--continue", "-c", help="Go on with the newest session here.")
+        bool, option("--continue, -c", "Go on with the newest session here.")
     ] = False,
     session: Annotated[
-        str | None,
-        typer.Option("--resume", "-r", metavar="SESSION", help="Go on with this session."),
+        str | None, option("--resume, -r SESSION", "Go on with this session.")
     ] = None,
-    name: Annotated[
-        str | None, typer.Option("--name", metavar="NAME", help="Name of the new session.")
-    ] = None,
+    name: Annotated[str | None, option("--name NAME", "Name of the new session.")] = None,
     record: Annotated[
-        Path | None,
-        typer.Option(
-            "--record", metavar="FILE", help="Write a recording: see agent replay --verify."
-        ),
+        Path | None, option("--record FILE", "Write a recording: see agent replay --verify.")
     ] = None,
     tries: TryCount = None,
     try_models: TryModels = None,

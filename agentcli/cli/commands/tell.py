@@ -13,9 +13,8 @@ from __future__ import annotations
 import json
 from typing import Annotated
 
-import typer
-
 from agentcli.cli import stdin
+from agentcli.cli.options import argument, option
 from agentcli.cli.session_common import Json, home
 from agentcli.cli.session_selector import Named, SessionOption, selected
 from agentcli.errors import UsageError
@@ -27,13 +26,10 @@ from agentcli.sessions.search.finder import session_states
 
 def tell(
     named: Named = None,
-    text: Annotated[
-        str | None,
-        typer.Argument(help="What to say; - reads it from stdin.", metavar="TEXT"),
-    ] = None,
+    text: Annotated[str | None, argument("TEXT", "What to say; - reads it from stdin.")] = None,
     session: SessionOption = None,
     steer: Annotated[
-        bool, typer.Option("--steer", help="At its next step, not only after this turn.")
+        bool, option("--steer", "At its next step, not only after this turn.")
     ] = False,
     as_json: Json = False,
 ) -> None:

@@ -14,11 +14,10 @@ import sys
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from agentcli.app.configuration.config import resolve_workspace
 from agentcli.app.configuration.trust import require_outside_session, settings_of, trust_store
 from agentcli.cli.ask_trust import would_take_effect
+from agentcli.cli.options import argument, option
 from agentcli.cli.session_common import Json, Yes, confirmed
 from agentcli.errors import ConfigError, UsageError
 from agentcli.security.trust import Fingerprint, TrustState, TrustStore, fingerprint
@@ -27,12 +26,10 @@ from agentcli.ui.unambiguous_text import reveal_hidden
 
 
 def trust(
-    folder: Annotated[
-        str | None, typer.Argument(help="The one you are in if left out.", metavar="DIR")
-    ] = None,
-    show: Annotated[bool, typer.Option("--show", help="Only show what would take effect.")] = False,
-    revoke: Annotated[bool, typer.Option("--revoke", help="Stop trusting it.")] = False,
-    list_all: Annotated[bool, typer.Option("--list", help="All folders you trust.")] = False,
+    folder: Annotated[str | None, argument("DIR", "The one you are in if left out.")] = None,
+    show: Annotated[bool, option("--show", "Only show what would take effect.")] = False,
+    revoke: Annotated[bool, option("--revoke", "Stop trusting it.")] = False,
+    list_all: Annotated[bool, option("--list", "All folders you trust.")] = False,
     yes: Yes = False,
     as_json: Json = False,
 ) -> int:

@@ -13,9 +13,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from agentcli.app.undo import undo as undo_steps
+from agentcli.cli.options import argument, option
 from agentcli.cli.session_common import Json, warn_unfinished_restore, working
 from agentcli.cli.session_selector import SessionOption, selected
 from agentcli.cli.undo_report import report_undo
@@ -23,10 +22,10 @@ from agentcli.sessions.session import Session
 
 
 def undo(
-    count: Annotated[int, typer.Argument(metavar="N", min=1, help="How many steps.")] = 1,
+    count: Annotated[int, argument("N", "How many steps.", min=1)] = 1,
     session: SessionOption = None,
     force: Annotated[
-        bool, typer.Option("--force", help="Also where somebody else changed the file since.")
+        bool, option("--force", "Also where somebody else changed the file since.")
     ] = False,
     as_json: Json = False,
 ) -> None:

@@ -14,8 +14,6 @@ import json
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from agentcli.app.configuration.config import (
     PROJECT_FILE,
     STORE,
@@ -29,6 +27,7 @@ from agentcli.app.configuration.trust import load_with_trust, require_outside_se
 from agentcli.app.policy_rules import settings_rules
 from agentcli.cli.builders import builder_for
 from agentcli.cli.error_reporting import print_error
+from agentcli.cli.options import argument, option
 from agentcli.cli.session_common import here
 from agentcli.errors import ConfigError, UsageError
 from agentcli.settings import Settings
@@ -39,13 +38,9 @@ _RULES = ("security.allow", "security.ask", "security.deny")
 
 
 def set_(
-    key: Annotated[
-        str, typer.Argument(metavar="KEY", help="Such as model.name; all: agent config show.")
-    ],
-    value: Annotated[str, typer.Argument(help='Such as 50, true, text or \'["a", "b"]\'.')],
-    project: Annotated[
-        bool, typer.Option("--project", help=f"In {PROJECT_FILE} of this folder.")
-    ] = False,
+    key: Annotated[str, argument("KEY", "Such as model.name; all: agent config show.")],
+    value: Annotated[str, argument("VALUE", 'Such as 50, true, text or \'["a", "b"]\'.')],
+    project: Annotated[bool, option("--project", f"In {PROJECT_FILE} of this folder.")] = False,
 ) -> int:
     environ = user_environ()
     require_outside_session(environ, "no session may change settings")

@@ -10,12 +10,11 @@ from __future__ import annotations
 import json
 from typing import Annotated
 
-import typer
-
 from agentcli.app.configuration.config import STORE, resolve_workspace
 from agentcli.app.configuration.session_store import without_password
 from agentcli.app.configuration.trust import load_with_trust
 from agentcli.cli.builders import report_config_error
+from agentcli.cli.options import option
 from agentcli.cli.session_common import Json
 from agentcli.errors import ConfigError
 from agentcli.settings import flatten
@@ -24,9 +23,7 @@ from agentcli.ui.sanitize import say
 
 
 def show(
-    origin: Annotated[
-        bool, typer.Option("--origin", help="Say where each value comes from.")
-    ] = False,
+    origin: Annotated[bool, option("--origin", "Say where each value comes from.")] = False,
     as_json: Json = False,
 ) -> int:
     faults: list[ConfigError] = []

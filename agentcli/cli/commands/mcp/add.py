@@ -14,12 +14,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-import typer
-
 from agentcli.app.configuration.config import user_file
 from agentcli.app.configuration.settings_file import add_table
 from agentcli.app.configuration.trust import require_outside_session
 from agentcli.cli.mcp_settings import ProjectFlag, has_server, named_in, project_file, write_project
+from agentcli.cli.options import argument, option
 from agentcli.cli.session_common import here
 from agentcli.errors import UsageError
 from agentcli.mcp.servers_file import check_name
@@ -28,21 +27,19 @@ from agentcli.ui.sanitize import say
 
 
 def add(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Letters, digits, - and _.")],
+    name: Annotated[str, argument("NAME", "Letters, digits, - and _.")],
     command: Annotated[
-        list[str] | None, typer.Argument(metavar="[-- COMMAND…]", help="Its program and arguments.")
+        list[str] | None, argument("[-- COMMAND…]", "Its program and arguments.")
     ] = None,
-    url: Annotated[str, typer.Option("--url", help="Of a server reached by HTTP.")] = "",
+    url: Annotated[str, option("--url", "Of a server reached by HTTP.")] = "",
     env: Annotated[
-        list[str] | None, typer.Option("--env", "-e", help="NAME=VALUE, for its environment.")
+        list[str] | None, option("--env, -e", "NAME=VALUE, for its environment.")
     ] = None,
     header: Annotated[
-        list[str] | None, typer.Option("--header", help="NAME=VALUE, of each HTTP request.")
+        list[str] | None, option("--header", "NAME=VALUE, of each HTTP request.")
     ] = None,
-    network: Annotated[bool, typer.Option("--network", help="Let it reach the network.")] = False,
-    no_sandbox: Annotated[
-        bool, typer.Option("--no-sandbox", help="Let it run with all your rights.")
-    ] = False,
+    network: Annotated[bool, option("--network", "Let it reach the network.")] = False,
+    no_sandbox: Annotated[bool, option("--no-sandbox", "Let it run with all your rights.")] = False,
     project: ProjectFlag = False,
 ) -> int:
     require_outside_session(user_environ(), "no session may change settings")

@@ -16,11 +16,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
-import typer
-
 from agentcli.app.sandbox import Containment
 from agentcli.app.server_plans import server_plans
 from agentcli.cli.builders import builder_for
+from agentcli.cli.options import argument
 from agentcli.cli.session_common import Json, here, working
 from agentcli.errors import UsageError
 from agentcli.mcp.answers import ServerFeatures
@@ -33,7 +32,7 @@ _MOST_CHARS = 100
 
 
 def try_servers(
-    name: Annotated[str | None, typer.Argument(metavar="NAME", help="All if left out.")] = None,
+    name: Annotated[str | None, argument("NAME", "All if left out.")] = None,
     as_json: Json = False,
 ) -> int:
     builder = builder_for(here())

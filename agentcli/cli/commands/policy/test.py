@@ -14,8 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
+from agentcli.cli.options import argument
 from agentcli.cli.past_actions import Against, past_actions, policy_of
 from agentcli.cli.session_common import Json
 from agentcli.errors import ConfigError, UsageError
@@ -31,9 +30,9 @@ _ORDER = ("allow", "ask", "deny")
 def try_rules(
     rules: Annotated[
         list[str],
-        typer.Argument(
-            help='A TOML file with [security], or rules: "bash(git push:*)", "deny bash(rm:*)".',
-            metavar="RULES…",
+        argument(
+            "RULES…",
+            'A TOML file with [security], or rules: "bash(git push:*)", "deny bash(rm:*)".',
         ),
     ],
     against: Against = None,

@@ -15,8 +15,7 @@ import json
 from dataclasses import asdict
 from typing import Annotated
 
-import typer
-
+from agentcli.cli.options import argument, option
 from agentcli.cli.session_common import Json, home, working
 from agentcli.errors import AgentError, UsageError
 from agentcli.sessions.library import library_at, library_of
@@ -30,15 +29,13 @@ _STORE = "files, sqlite:///PATH or postgresql://USER@HOST/NAME"
 
 
 def copy(
-    to: Annotated[str, typer.Option("--to", metavar="STORE", help=f"{_STORE}.")],
+    to: Annotated[str, option("--to STORE", f"{_STORE}.")],
     sessions: Annotated[
-        list[str] | None,
-        typer.Argument(help="Ids, unique starts of ids, or names.", metavar="SESSION"),
+        list[str] | None, argument("SESSION", "Ids, unique starts of ids, or names.")
     ] = None,
-    everything: Annotated[bool, typer.Option("--all", "-a", help="Every session.")] = False,
+    everything: Annotated[bool, option("--all, -a", "Every session.")] = False,
     source: Annotated[
-        str | None,
-        typer.Option("--from", metavar="STORE", help="Not the store that the settings name."),
+        str | None, option("--from STORE", "Not the store that the settings name.")
     ] = None,
     as_json: Json = False,
 ) -> int:

@@ -16,10 +16,9 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from agentcli.cli.atomic_file import write_atomically
 from agentcli.cli.builders import redactor
+from agentcli.cli.options import option
 from agentcli.cli.session_common import working
 from agentcli.cli.session_selector import Last, Named, SessionOption, selected
 from agentcli.sessions.session import read_session
@@ -30,15 +29,11 @@ from agentcli.ui.sanitize import printable
 
 def export(
     named: Named = None,
-    form: Annotated[
-        str, typer.Option("--format", "-f", help="json, jsonl, markdown or html.", metavar="FORMAT")
-    ] = "json",
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Instead of stdout.", metavar="FILE")
-    ] = None,
+    form: Annotated[str, option("--format, -f FORMAT", "json, jsonl, markdown or html.")] = "json",
+    output: Annotated[Path | None, option("--output, -o FILE", "Instead of stdout.")] = None,
     session: SessionOption = None,
     last: Last = False,
-    as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
+    as_json: Annotated[bool, option("--json", "The same as --format json.")] = False,
 ) -> int:
     write = exporter("json" if as_json else form)
     folder = selected(named, session, last=last)

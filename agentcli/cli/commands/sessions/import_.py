@@ -12,9 +12,8 @@ import json
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from agentcli.cli.builders import redactor
+from agentcli.cli.options import argument
 from agentcli.cli.session_common import Json, home, row
 from agentcli.sessions.search.finder import state_of
 from agentcli.sessions.transfer.importing import import_session
@@ -24,9 +23,8 @@ from agentcli.ui.sanitize import say_note
 def import_sessions(
     path: Annotated[
         Path,
-        typer.Argument(
-            help="Folder of a session, tar or zip of one, or what export wrote (json, jsonl).",
-            metavar="PATH",
+        argument(
+            "PATH", "Folder of a session, tar or zip of one, or what export wrote (json, jsonl)."
         ),
     ],
     as_json: Json = False,

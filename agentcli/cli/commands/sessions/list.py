@@ -16,8 +16,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
+from agentcli.cli.options import option
 from agentcli.cli.pager import NoPager, paged
 from agentcli.cli.session_common import (
     Everywhere,
@@ -41,11 +40,9 @@ from agentcli.ui.screen import Screen
 
 def list_sessions(
     everywhere: Everywhere = False,
-    limit: Annotated[
-        int | None, typer.Option("--limit", "-n", min=1, help="Only the newest.", metavar="N")
-    ] = None,
+    limit: Annotated[int | None, option("--limit, -n N", "Only the newest.", min=1)] = None,
     children: Annotated[
-        bool, typer.Option("--children", help="With those that they have delegated to.")
+        bool, option("--children", "With those that they have delegated to.")
     ] = False,
     no_pager: NoPager = False,
     as_json: Json = False,

@@ -12,8 +12,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Annotated
 
-import typer
-
+from agentcli.cli.options import option
 from agentcli.cli.removal import remove_sessions
 from agentcli.cli.session_common import Everywhere, Json, Yes, here, home
 from agentcli.errors import UsageError
@@ -22,18 +21,13 @@ from agentcli.sessions.manage.retention import PruneRule, parse_age, to_prune, u
 
 def prune(
     older_than: Annotated[
-        str | None,
-        typer.Option("--older-than", help="Not used for this long: 12h, 30d, 8w.", metavar="AGE"),
+        str | None, option("--older-than AGE", "Not used for this long: 12h, 30d, 8w.")
     ] = None,
-    keep: Annotated[
-        int | None, typer.Option("--keep", min=0, help="All but the newest N.", metavar="N")
-    ] = None,
-    empty: Annotated[bool, typer.Option("--empty", help="In which nothing was said.")] = False,
-    include_named: Annotated[bool, typer.Option("--named", help="Those with a name too.")] = False,
+    keep: Annotated[int | None, option("--keep N", "All but the newest N.", min=0)] = None,
+    empty: Annotated[bool, option("--empty", "In which nothing was said.")] = False,
+    include_named: Annotated[bool, option("--named", "Those with a name too.")] = False,
     everywhere: Everywhere = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only say what would be removed.")
-    ] = False,
+    dry_run: Annotated[bool, option("--dry-run", "Only say what would be removed.")] = False,
     yes: Yes = False,
     as_json: Json = False,
 ) -> int:

@@ -11,8 +11,7 @@ from __future__ import annotations
 import json
 from typing import Annotated
 
-import typer
-
+from agentcli.cli.options import argument
 from agentcli.cli.session_common import Json, SessionId, home, row
 from agentcli.events import Source
 from agentcli.events.actions import RenameAction
@@ -23,7 +22,7 @@ from agentcli.sessions.search.finder import find
 
 def rename(
     session: SessionId,
-    name: Annotated[str, typer.Argument(help="The new name.", metavar="NAME")],
+    name: Annotated[str, argument("NAME", "The new name.")],
     as_json: Json = False,
 ) -> None:
     folder = find(home(), session)

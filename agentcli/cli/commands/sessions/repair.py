@@ -13,8 +13,7 @@ import json
 from dataclasses import asdict
 from typing import Annotated
 
-import typer
-
+from agentcli.cli.options import option
 from agentcli.cli.session_common import Json, SessionId, home
 from agentcli.sessions.manage.repair import repair as repair_session
 from agentcli.sessions.search.finder import find
@@ -23,9 +22,7 @@ from agentcli.ui.sanitize import say
 
 def repair(
     session: SessionId,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only say what would be done.")
-    ] = False,
+    dry_run: Annotated[bool, option("--dry-run", "Only say what would be done.")] = False,
     as_json: Json = False,
 ) -> None:
     folder = find(home(), session)

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
+from agentcli.cli.options import argument
 from agentcli.cli.removal import remove_sessions
 from agentcli.cli.session_common import Json, Yes, home
 from agentcli.errors import UsageError
@@ -20,9 +19,7 @@ from agentcli.sessions.search.finder import SessionTree, find, session_states
 
 
 def remove(
-    sessions: Annotated[
-        list[str], typer.Argument(help="Ids, unique starts of ids, or names.", metavar="SESSION")
-    ],
+    sessions: Annotated[list[str], argument("SESSION", "Ids, unique starts of ids, or names.")],
     yes: Yes = False,
     as_json: Json = False,
 ) -> int:

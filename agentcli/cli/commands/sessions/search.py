@@ -14,8 +14,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Annotated
 
-import typer
-
+from agentcli.cli.options import argument, option
 from agentcli.cli.pager import NoPager, paged
 from agentcli.cli.session_common import Everywhere, Json, age, here, home
 from agentcli.sessions.search import index
@@ -27,16 +26,13 @@ from agentcli.ui.style import Span
 def search(
     query: Annotated[
         list[str],
-        typer.Argument(
-            help='Words that must all occur, "a phrase", or the beginning of a word: begin*.',
-            metavar="QUERY",
+        argument(
+            "QUERY", 'Words that must all occur, "a phrase", or the beginning of a word: begin*.'
         ),
     ],
     everywhere: Everywhere = False,
-    limit: Annotated[
-        int, typer.Option("--limit", "-n", min=1, help="At most N hits.", metavar="N")
-    ] = 20,
-    rebuild: Annotated[bool, typer.Option("--rebuild", help="Rebuild the index first.")] = False,
+    limit: Annotated[int, option("--limit, -n N", "At most N hits.", min=1)] = 20,
+    rebuild: Annotated[bool, option("--rebuild", "Rebuild the index first.")] = False,
     no_pager: NoPager = False,
     as_json: Json = False,
 ) -> int:

@@ -16,9 +16,8 @@ import sys
 from dataclasses import asdict, replace
 from typing import Annotated
 
-import typer
-
 from agentcli.cli.kept_outputs import kept_outputs
+from agentcli.cli.options import option
 from agentcli.cli.pager import NoPager, paged
 from agentcli.cli.session_common import Json, row
 from agentcli.cli.session_costs import show_cost
@@ -41,13 +40,10 @@ def show(
     session: SessionOption = None,
     last: Last = False,
     event: Annotated[
-        int | None,
-        typer.Option(help="Only this one, in full: a call with its output.", metavar="NUMBER"),
+        int | None, option("--event NUMBER", "Only this one, in full: a call with its output.")
     ] = None,
-    full: Annotated[bool, typer.Option("--full", help="With nothing folded.")] = False,
-    cost: Annotated[
-        bool, typer.Option("--cost", help="Only what it used, by model, part and child.")
-    ] = False,
+    full: Annotated[bool, option("--full", "With nothing folded.")] = False,
+    cost: Annotated[bool, option("--cost", "Only what it used, by model, part and child.")] = False,
     no_pager: NoPager = False,
     as_json: Json = False,
 ) -> None:

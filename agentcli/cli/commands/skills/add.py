@@ -20,8 +20,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated
 
-import typer
-
+from agentcli.cli.options import argument, option
 from agentcli.cli.session_common import Json, Yes, confirmed, working
 from agentcli.cli.skill_common import ProjectFlag, target_folder
 from agentcli.errors import UsageError
@@ -35,23 +34,14 @@ from agentcli.ui.unambiguous_text import reveal_hidden
 
 
 def add(
-    source: Annotated[
-        str, typer.Argument(help="A folder, or the address of a git repository.", metavar="SOURCE")
-    ],
+    source: Annotated[str, argument("SOURCE", "A folder, or the address of a git repository.")],
     only: Annotated[
-        list[str] | None,
-        typer.Option("--only", help="Only this skill; may be repeated.", metavar="NAME"),
+        list[str] | None, option("--only NAME", "Only this skill; may be repeated.")
     ] = None,
-    path: Annotated[
-        str, typer.Option("--path", help="Look in this folder of the source.", metavar="FOLDER")
-    ] = "",
-    ref: Annotated[
-        str, typer.Option("--ref", help="Branch or tag of the repository.", metavar="REF")
-    ] = "",
+    path: Annotated[str, option("--path FOLDER", "Look in this folder of the source.")] = "",
+    ref: Annotated[str, option("--ref REF", "Branch or tag of the repository.")] = "",
     project: ProjectFlag = False,
-    replace: Annotated[
-        bool, typer.Option("--replace", help="Replace skills that already exist.")
-    ] = False,
+    replace: Annotated[bool, option("--replace", "Replace skills that already exist.")] = False,
     yes: Yes = False,
     as_json: Json = False,
 ) -> int:

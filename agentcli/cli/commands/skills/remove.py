@@ -12,8 +12,7 @@ import json
 import sys
 from typing import Annotated
 
-import typer
-
+from agentcli.cli.options import argument
 from agentcli.cli.session_common import Json, Yes, confirmed
 from agentcli.cli.skill_common import ProjectFlag, known_skills, target_folder
 from agentcli.errors import UsageError, os_error_text
@@ -23,7 +22,7 @@ from agentcli.ui.unambiguous_text import reveal_hidden
 
 
 def remove(
-    name: Annotated[str, typer.Argument(help="As in agent skills list.", metavar="SKILL")],
+    name: Annotated[str, argument("SKILL", "As in agent skills list.")],
     project: ProjectFlag = False,
     yes: Yes = False,
     as_json: Json = False,

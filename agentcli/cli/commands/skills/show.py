@@ -10,8 +10,7 @@ import json
 from difflib import get_close_matches
 from typing import Annotated
 
-import typer
-
+from agentcli.cli.options import argument
 from agentcli.cli.session_common import Json
 from agentcli.cli.skill_common import facts, known_skills, use_of
 from agentcli.errors import UsageError
@@ -20,7 +19,7 @@ from agentcli.ui.sanitize import printable, say
 
 
 def show(
-    name: Annotated[str, typer.Argument(help="As in agent skills list.", metavar="SKILL")],
+    name: Annotated[str, argument("SKILL", "As in agent skills list.")],
     as_json: Json = False,
 ) -> None:
     skill = _named(known_skills(), name)
