@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from agentcli.events.base import Action, Risk
 
@@ -15,10 +15,9 @@ def _first_line(text: str, limit: int = 160) -> str:
     return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
-class SystemMessageAction(Action):
+class SystemMessageAction(Action, kind="system"):
     """The system text and tool schemas of a session; every later request sends them again."""
 
-    kind: ClassVar[str] = "system"
     content: str
     tools: tuple[dict[str, Any], ...] = ()
     agent_class: str = "CodeAgent"
@@ -28,11 +27,10 @@ class SystemMessageAction(Action):
         return f"system prompt, {len(self.tools)} tools"
 
 
-class MessageAction(Action):
+class MessageAction(Action, kind="message"):
     """A message. If the user sends it while the agent works, `delivery` says when it reaches the
     model: at the next step (steer) or after the turn (queue)."""
 
-    kind: ClassVar[str] = "message"
     content: str
     image_urls: tuple[str, ...] = ()
     file_urls: tuple[str, ...] = ()
@@ -52,14 +50,11 @@ class MessageAction(Action):
         return _first_line(self.content)
 
 
-class CmdRunAction(Action):
+class CmdRunAction(Action, kind="run", tool="bash", runnable=True):
     """A shell command. `is_input` marks text for a command that waits on its standard input. With
     `job`, `command` is what to do with that background job: status or stop. `network` and
     `unsandboxed` ask for more than the sandbox gives; `reason` says why."""
 
-    kind: ClassVar[str] = "run"
-    tool: ClassVar[str] = "bash"
-    runnable: ClassVar[bool] = True
     command: str
     thought: str = ""
     cwd: str | None = None
@@ -79,10 +74,7 @@ class CmdRunAction(Action):
         return f"$ {_first_line(self.command)}"
 
 
-class IPythonRunCellAction(Action):
-    kind: ClassVar[str] = "run_ipython"
-    tool: ClassVar[str] = "python"
-    runnable: ClassVar[bool] = True
+class IPythonRunCellAction(Action, kind="run_ipython", tool="python", runnable=True):
     code: str
     thought: str = ""
     security_risk: Risk = Risk.UNKNOWN
@@ -92,11 +84,9 @@ class IPythonRunCellAction(Action):
         return f"python: {_first_line(self.code)}"
 
 
-class FileReadAction(Action):
+class FileReadAction(Action, kind="read", runnable=True):
     """Reads lines `start` to `end`, from 1, inclusive; `end` None: as far as limits allow."""
 
-    kind: ClassVar[str] = "read"
-    runnable: ClassVar[bool] = True
     path: str
     start: int = 1
     end: int | None = None
@@ -108,9 +98,7 @@ class FileReadAction(Action):
         return f"read {self.path}{lines}"
 
 
-class FileWriteAction(Action):
-    kind: ClassVar[str] = "write"
-    runnable: ClassVar[bool] = True
+class FileWriteAction(Action, kind="write", runnable=True):
     path: str
     content: str
     thought: str = ""
@@ -120,11 +108,9 @@ class FileWriteAction(Action):
         return f"write {self.path}"
 
 
-class FileEditAction(Action):
+class FileEditAction(Action, kind="edit", runnable=True):
     """`insert_line` is the line after which `new_str` goes; 0 is the top of the file."""
 
-    kind: ClassVar[str] = "edit"
-    runnable: ClassVar[bool] = True
     path: str
     command: Literal["str_replace", "insert", "create", "undo_edit", "llm_edit"] = "str_replace"
     old_str: str | None = None
@@ -142,9 +128,7 @@ class FileEditAction(Action):
         return f"{verb or self.command.replace('_', ' ')} {self.path}"
 
 
-class SearchAction(Action):
-    kind: ClassVar[str] = "grep"
-    runnable: ClassVar[bool] = True
+class SearchAction(Action, kind="grep", runnable=True):
     pattern: str
     path: str = "."
     options: dict[str, Any] = {}
@@ -154,9 +138,7 @@ class SearchAction(Action):
         return f"grep {_first_line(self.pattern)} in {self.path}"
 
 
-class GlobAction(Action):
-    kind: ClassVar[str] = "glob"
-    runnable: ClassVar[bool] = True
+class GlobAction(Action, kind="glob", runnable=True):
     pattern: str
     path: str = "."
     options: dict[str, Any] = {}
@@ -181,11 +163,9 @@ def server_tool_name(server: str, tool: str) -> str:
     return f"{name[: _LONGEST_NAME - 9]}_{digest}"
 
 
-class MCPAction(Action):
+class MCPAction(Action, kind="call_tool_mcp", runnable=True):
     """A call of the tool `name` of the tool server `server`, under their own names."""
 
-    kind: ClassVar[str] = "call_tool_mcp"
-    runnable: ClassVar[bool] = True
     server: str
     name: str
     arguments: dict[str, Any] = {}
@@ -195,10 +175,7 @@ class MCPAction(Action):
         return f"{self.server}: {_first_line(self.name)}"
 
 
-class BrowseURLAction(Action):
-    kind: ClassVar[str] = "browse"
-    tool: ClassVar[str] = "fetch"
-    runnable: ClassVar[bool] = True
+class BrowseURLAction(Action, kind="browse", tool="fetch", runnable=True):
     url: str
     thought: str = ""
 
@@ -211,13 +188,11 @@ STEP_PARTS = ("do", "on", "value")
 """The keys of a browser step, in the order in which they are shown."""
 
 
-class BrowseInteractiveAction(Action):
+class BrowseInteractiveAction(Action, kind="browse_interactive", runnable=True):
     """Steps to take in the session's browser, in order. Keys of a step: do (goto, click, fill,
     press, select, scroll, wait, back, screenshot, download), on (an element), value. One call goes
     to at most one site."""
 
-    kind: ClassVar[str] = "browse_interactive"
-    runnable: ClassVar[bool] = True
     steps: tuple[dict[str, str], ...] = ()
     thought: str = ""
 
@@ -232,11 +207,9 @@ class BrowseInteractiveAction(Action):
         return _first_line("; ".join(told))
 
 
-class AskUserAction(Action):
+class AskUserAction(Action, kind="ask", runnable=True):
     """A question to the user. `options` are answers to choose from; another one can be typed."""
 
-    kind: ClassVar[str] = "ask"
-    runnable: ClassVar[bool] = True
     question: str
     options: tuple[str, ...] = ()
 
@@ -245,9 +218,7 @@ class AskUserAction(Action):
         return f"ask: {_first_line(self.question)}"
 
 
-class AgentThinkAction(Action):
-    kind: ClassVar[str] = "think"
-    runnable: ClassVar[bool] = True
+class AgentThinkAction(Action, kind="think", runnable=True):
     thought: str
 
     @property
@@ -255,11 +226,9 @@ class AgentThinkAction(Action):
         return _first_line(self.thought)
 
 
-class AgentFinishAction(Action):
+class AgentFinishAction(Action, kind="finish", runnable=True):
     """The agent's own statement that the task is over, and how it went."""
 
-    kind: ClassVar[str] = "finish"
-    runnable: ClassVar[bool] = True
     status: Literal["success", "failure"] = "success"
     final_thought: str = ""
     outputs: dict[str, Any] = {}
@@ -270,12 +239,10 @@ class AgentFinishAction(Action):
         return f"finished ({self.status}): {_first_line(self.final_thought)}"
 
 
-class AgentDelegateAction(Action):
+class AgentDelegateAction(Action, kind="delegate", runnable=True):
     """A task for a child: the named agent works on it in a session of its own and sees nothing but
     `inputs["task"]`. `session` names an earlier child that is to continue with it."""
 
-    kind: ClassVar[str] = "delegate"
-    runnable: ClassVar[bool] = True
     agent: str
     inputs: dict[str, Any] = {}
     session: str = ""
@@ -290,9 +257,7 @@ class AgentDelegateAction(Action):
         return f"{self.agent}: {_first_line(self.task)}"
 
 
-class RecallAction(Action):
-    kind: ClassVar[str] = "recall"
-    runnable: ClassVar[bool] = True
+class RecallAction(Action, kind="recall", runnable=True):
     recall_type: Literal["workspace_context", "knowledge", "event", "session"]
     query: str = ""
 
@@ -301,20 +266,15 @@ class RecallAction(Action):
         return f"recall {self.recall_type.replace('_', ' ')}"
 
 
-class MemoryAction(Action):
-    kind: ClassVar[str] = "memory"
-    runnable: ClassVar[bool] = True
+class MemoryAction(Action, kind="memory", runnable=True):
     command: Literal["add", "replace", "remove"]
     target: Literal["memory", "user"]
     text: str
 
 
-class TaskTrackingAction(Action):
+class TaskTrackingAction(Action, kind="task_tracking", tool="todo", runnable=True):
     """Items of `task_list` have: id, title, status (todo, in_progress, done, cancelled), notes."""
 
-    kind: ClassVar[str] = "task_tracking"
-    tool: ClassVar[str] = "todo"
-    runnable: ClassVar[bool] = True
     command: Literal["view", "plan"]
     task_list: tuple[dict[str, str], ...] = ()
 
@@ -324,11 +284,9 @@ class TaskTrackingAction(Action):
         return f"todo: {done}/{len(self.task_list)} done" if self.task_list else "todo"
 
 
-class CondensationRequestAction(Action):
+class CondensationRequestAction(Action, kind="condensation_request", runnable=True):
     """The model asks to condense older work before its next step; `focus` says what matters."""
 
-    kind: ClassVar[str] = "condensation_request"
-    runnable: ClassVar[bool] = True
     focus: str = ""
 
     @property
@@ -336,12 +294,11 @@ class CondensationRequestAction(Action):
         return "condense older work" + (f": {_first_line(self.focus)}" if self.focus else "")
 
 
-class CondensationAction(Action):
+class CondensationAction(Action, kind="condensation"):
     """Takes events out of what the model sees, by ids or by a range (exactly one of them). A
     summary, if any, goes to position `summary_offset` among the remaining events.
     `masked_event_ids` stay in place, with a note instead of their long text."""
 
-    kind: ClassVar[str] = "condensation"
     forgotten_event_ids: tuple[int, ...] | None = None
     forgotten_start_id: int | None = None
     forgotten_end_id: int | None = None
@@ -368,13 +325,12 @@ class CondensationAction(Action):
         return range(max(self.forgotten_start_id, 0), last + 1)
 
 
-class RewindAction(Action):
+class RewindAction(Action, kind="rewind"):
     """The user went back to just after event `to_event`. With `conversation`, the events between
     that one and this one no longer belong to the conversation; with `tree`, the files of the
     workspace are those of that snapshot again. Nothing is deleted from the log. `told` is what the
     next event tells the model about it."""
 
-    kind: ClassVar[str] = "rewind"
     to_event: int
     conversation: bool = True
     tree: str | None = None
@@ -386,10 +342,9 @@ class RewindAction(Action):
         return f"went back to event {self.to_event} ({' and '.join(parts)})"
 
 
-class RenameAction(Action):
+class RenameAction(Action, kind="rename"):
     """The user gave the session a name."""
 
-    kind: ClassVar[str] = "rename"
     name: str
 
     @property
@@ -397,12 +352,10 @@ class RenameAction(Action):
         return f"named {self.name}"
 
 
-class ToolCallAction(Action):
+class ToolCallAction(Action, kind="tool_call", runnable=True):
     """A call of a tool without an Action class of its own, or a call that could not be parsed.
     `path` and `url` say what the call is about, if the rules for its tool match paths or sites."""
 
-    kind: ClassVar[str] = "tool_call"
-    runnable: ClassVar[bool] = True
     name: str
     raw_arguments: str
     path: str | None = None

@@ -27,14 +27,14 @@ class Risk(IntEnum):
     HIGH = 2
 
 
-class _Value(BaseModel):
+class Value(BaseModel):
     """A frozen value without extra fields. Validators are built on first use, as most runs need
     only a few of the classes."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
-class ToolCallMetadata(_Value):
+class ToolCallMetadata(Value):
     """The tool call behind an action, as the model made it; `raw_arguments` is JSON text."""
 
     function_name: str
@@ -42,7 +42,7 @@ class ToolCallMetadata(_Value):
     raw_arguments: str
 
 
-class ReplyPart(_Value):
+class ReplyPart(Value):
     """The place of an event in its model reply: `index` of `total`, from 0."""
 
     id: str
@@ -50,7 +50,7 @@ class ReplyPart(_Value):
     total: int
 
 
-class LLMMetrics(_Value):
+class LLMMetrics(Value):
     """Cost of one reply: tokens, USD (None: price unknown), seconds. `part` says what the reply was
     for: main, condenser, title, …"""
 
@@ -77,14 +77,14 @@ class LLMMetrics(_Value):
         )
 
 
-class OpaqueReplyData(_Value):
+class OpaqueReplyData(Value):
     """Reply data that only its `provider` understands, and that must be sent back to it."""
 
     provider: str
     items: tuple[dict[str, Any], ...]
 
 
-class Event(_Value):
+class Event(Value):
     """An immutable record. The session that records it sets `id` and `timestamp`.
 
     `cause` is the id of the Action that an Observation answers; `timeout` is in seconds.
@@ -119,22 +119,24 @@ OBSERVATIONS: dict[str, type[Event]] = {}
 """Every event class, by its `kind`."""
 
 
-def _enter(table: dict[str, type[Event]], cls: type[Event]) -> None:
-    if "kind" in vars(cls) and table.setdefault(cls.kind, cls) is not cls:
-        raise ValueError(f"two event classes are named {cls.kind!r}")
+def _enter(table: dict[str, type[Event]], cls: type[Event], kind: str) -> None:
+    cls.kind = kind
+    if table.setdefault(kind, cls) is not cls:
+        raise ValueError(f"two event classes are named {kind!r}")
 
 
 class Action(Event):
     """An intent. A tool carries out the `runnable` ones, and an Observation answers them."""
 
-    runnable: ClassVar[bool] = False
-    tool: ClassVar[str] = ""
+    runnable: ClassVar[bool]
+    tool: ClassVar[str]
     """The tool that carries it out, if its name differs from `kind`."""
     source: Source = Source.AGENT
 
-    def __init_subclass__(cls, **settings: Any) -> None:
-        super().__init_subclass__(**settings)
-        _enter(ACTIONS, cls)
+    def __init_subclass__(cls, *, kind: str, tool: str = "", runnable: bool = False) -> None:
+        super().__init_subclass__()
+        _enter(ACTIONS, cls, kind)
+        cls.tool, cls.runnable = tool, runnable
 
 
 class Observation(Event):
@@ -142,9 +144,9 @@ class Observation(Event):
 
     content: str = ""
 
-    def __init_subclass__(cls, **settings: Any) -> None:
-        super().__init_subclass__(**settings)
-        _enter(OBSERVATIONS, cls)
+    def __init_subclass__(cls, *, kind: str) -> None:
+        super().__init_subclass__()
+        _enter(OBSERVATIONS, cls, kind)
 
     @property
     def message(self) -> str:

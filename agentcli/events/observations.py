@@ -3,20 +3,16 @@ requirements of a run are in requirements.py."""
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
-
-from agentcli.events.base import Observation, Risk
+from agentcli.events.base import Observation, Risk, Value
 
 
-class CmdMetadata(BaseModel):
+class CmdMetadata(Value):
     """How a command went. `exit_code` None: it still runs or waits for input or, with
     `exit_unknown`, it was a job that ended without leaving an exit code. Times are in seconds.
     `exports` are the exported variables that the command set, or unset (None), and `exports_layer`
     is the sandbox layer in which it did."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     exit_code: int | None = None
     exit_unknown: bool = False
@@ -32,8 +28,7 @@ class CmdMetadata(BaseModel):
     exports_layer: str = ""
 
 
-class CmdOutputObservation(Observation):
-    kind: ClassVar[str] = "run"
+class CmdOutputObservation(Observation, kind="run"):
     command: str = ""
     metadata: CmdMetadata = CmdMetadata()
 
@@ -46,17 +41,15 @@ class CmdOutputObservation(Observation):
         return f"exit {self.metadata.exit_code} in {self.metadata.duration_s:.1f} s"
 
 
-class IPythonRunCellObservation(Observation):
-    kind: ClassVar[str] = "run_ipython"
+class IPythonRunCellObservation(Observation, kind="run_ipython"):
     code: str = ""
     image_urls: tuple[str, ...] = ()
     error: bool = False
 
 
-class FileReadObservation(Observation):
+class FileReadObservation(Observation, kind="read"):
     """`digest` is that of the bytes as read; `lines_shown` are the first and last line, from 1."""
 
-    kind: ClassVar[str] = "read"
     path: str
     digest: str = ""
     lines_shown: tuple[int, int] | None = None
@@ -68,10 +61,9 @@ class FileReadObservation(Observation):
         return f"read {self.path}"
 
 
-class FileWriteObservation(Observation):
+class FileWriteObservation(Observation, kind="write"):
     """`digest` is that of the file's bytes as written; `diff` is a unified diff."""
 
-    kind: ClassVar[str] = "write"
     path: str
     digest: str = ""
     diff: str = ""
@@ -82,10 +74,9 @@ class FileWriteObservation(Observation):
         return f"wrote {self.path}"
 
 
-class FileEditObservation(Observation):
+class FileEditObservation(Observation, kind="edit"):
     """`old_content` is the whole file before the edit, for `undo_edit`; None if the file is new."""
 
-    kind: ClassVar[str] = "edit"
     path: str
     digest: str = ""
     diff: str = ""
@@ -97,8 +88,7 @@ class FileEditObservation(Observation):
         return f"edited {self.path}"
 
 
-class SearchObservation(Observation):
-    kind: ClassVar[str] = "search"
+class SearchObservation(Observation, kind="search"):
     matches: int = 0
     truncated: bool = False
 
@@ -107,11 +97,10 @@ class SearchObservation(Observation):
         return f"{self.matches} matches" + (" (cut)" if self.truncated else "")
 
 
-class BrowserOutputObservation(Observation):
+class BrowserOutputObservation(Observation, kind="browse"):
     """`url` is the final address of the content, or where the browser is now; `screenshot` is the
     file of the last screenshot, `image_urls` are those that the model sees."""
 
-    kind: ClassVar[str] = "browse"
     url: str
     status_code: int | None = None
     screenshot: str | None = None
@@ -123,10 +112,9 @@ class BrowserOutputObservation(Observation):
         return f"fetched {self.url}" + (f": {self.status_code}" if self.status_code else "")
 
 
-class UserAnswerObservation(Observation):
+class UserAnswerObservation(Observation, kind="ask"):
     """The user's answer to a question of the agent; `answer` None: nobody answered."""
 
-    kind: ClassVar[str] = "ask"
     answer: str | None = None
 
     @property
@@ -134,8 +122,7 @@ class UserAnswerObservation(Observation):
         return "no answer" if self.answer is None else f"answered: {self.answer[:160]}"
 
 
-class RecallObservation(Observation):
-    kind: ClassVar[str] = "recall"
+class RecallObservation(Observation, kind="recall"):
     recall_type: str = ""
     result: dict[str, Any] = {}
 
@@ -144,22 +131,20 @@ class RecallObservation(Observation):
         return f"recalled {self.recall_type.replace('_', ' ')}"
 
 
-class AgentThinkObservation(Observation):
-    kind: ClassVar[str] = "think"
+class AgentThinkObservation(Observation, kind="think"):
+    """The thought was taken note of."""
 
 
-class TaskTrackingObservation(Observation):
-    kind: ClassVar[str] = "task_tracking"
+class TaskTrackingObservation(Observation, kind="task_tracking"):
     command: str = "view"
     task_list: tuple[dict[str, str], ...] = ()
 
 
-class DelegateStartedObservation(Observation):
+class DelegateStartedObservation(Observation, kind="delegate_started"):
     """The child `session_id` is about to carry out the delegation `action_id`. Recorded before
     anything of the child exists, so that the same child continues after a kill. It is not the
     result of the action."""
 
-    kind: ClassVar[str] = "delegate_started"
     action_id: int
     session_id: str
     agent: str
@@ -169,12 +154,11 @@ class DelegateStartedObservation(Observation):
         return f"{self.agent} works in session {self.session_id}"
 
 
-class DelegateObservation(Observation):
+class DelegateObservation(Observation, kind="delegate"):
     """What a child reported. `status` is finished, failed, or what stopped it: max_turns, stuck,
     interrupted, …; `steps`, `cost_usd` and `metrics` (by model, as in the state) cover the child's
     work on this task, including its own children; `files_changed` are relative to the workspace."""
 
-    kind: ClassVar[str] = "delegate"
     agent: str
     session_id: str
     status: str = "finished"
@@ -195,11 +179,10 @@ class DelegateObservation(Observation):
         return f"{self.agent} {self.status} after {self.steps} steps"
 
 
-class MemoryObservation(Observation):
+class MemoryObservation(Observation, kind="memory"):
     """Notes for later sessions after a change: the number of `entries` in the file at `path`, and
     the texts that were added and removed."""
 
-    kind: ClassVar[str] = "memory"
     target: str = "memory"
     entries: int = 0
     path: str = ""
@@ -207,21 +190,19 @@ class MemoryObservation(Observation):
     removed: str = ""
 
 
-class ToolResultObservation(Observation):
+class ToolResultObservation(Observation, kind="tool_result"):
     """The result of a tool without an Observation class of its own."""
 
-    kind: ClassVar[str] = "tool_result"
     name: str
     error: bool = False
     image_urls: tuple[str, ...] = ()
     data: dict[str, Any] = {}
 
 
-class MCPObservation(Observation):
+class MCPObservation(Observation, kind="mcp"):
     """The answer of a tool server's tool; `error` says whether it failed. `structured` is the same
     as data, if the server sent that; `full_output_path` has all of it, if `content` is cut."""
 
-    kind: ClassVar[str] = "mcp"
     server: str
     name: str
     error: bool = False
@@ -231,11 +212,10 @@ class MCPObservation(Observation):
     duration_s: float = 0.0
 
 
-class AgentStateChangedObservation(Observation):
+class AgentStateChangedObservation(Observation, kind="agent_state_changed"):
     """`reason` is a stable word (finished, max_turns, interrupted, …), `content` explains it in
     full; `exit_code` is that of a run that ends here."""
 
-    kind: ClassVar[str] = "agent_state_changed"
     agent_state: str
     reason: str = ""
     grant: str | None = None
@@ -246,10 +226,9 @@ class AgentStateChangedObservation(Observation):
         return self.agent_state + (f": {self.reason}" if self.reason else "")
 
 
-class SessionStartedObservation(Observation):
+class SessionStartedObservation(Observation, kind="session_started"):
     """Recorded by each process that opens the session to write; `resumed` on all but the first."""
 
-    kind: ClassVar[str] = "session_started"
     version: str
     session_id: str
     model: str
@@ -283,14 +262,13 @@ class SessionStartedObservation(Observation):
         return f"session {self.session_id} {'resumed' if self.resumed else 'started'}"
 
 
-class CheckpointObservation(Observation):
+class CheckpointObservation(Observation, kind="checkpoint"):
     """The workspace at this moment is kept as the snapshot `tree`; empty if it could not be kept,
     and `content` says why. `moment`: before a step that may change files, when a turn ends after
     such a step, or before the user goes back. `left_out` names what the snapshot lacks. `changed`
     are the files that differ from the previous checkpoint, at most a thousand and without what
     tools generate; None: not determined."""
 
-    kind: ClassVar[str] = "checkpoint"
     tree: str = ""
     moment: Literal["before_step", "turn_end", "before_rewind"] = "before_step"
     left_out: tuple[str, ...] = ()
@@ -301,12 +279,11 @@ class CheckpointObservation(Observation):
         return f"checkpoint {self.tree[:12]}" if self.tree else f"no checkpoint: {self.content}"
 
 
-class GitCleanupObservation(Observation):
+class GitCleanupObservation(Observation, kind="set_aside"):
     """Something that commands had changed or created, and that git would run or trust, was put
     right. `items` say in words what was done; what was taken away is kept in `folder`. `content` is
     for the model, if no result of a command told it."""
 
-    kind: ClassVar[str] = "set_aside"
     items: tuple[str, ...] = ()
     folder: str = ""
 
@@ -316,12 +293,11 @@ class GitCleanupObservation(Observation):
         return f"git: {'; '.join(self.items)}{where}"
 
 
-class RestoreStartedObservation(Observation):
+class RestoreStartedObservation(Observation, kind="going_back"):
     """The user started to bring files back: `content` says to which point, `command` repeats it.
     The RewindAction after it is the outcome; without one it was cut off, with files half restored.
     The event before it holds the workspace as it was."""
 
-    kind: ClassVar[str] = "going_back"
     command: str = ""
 
     @property
@@ -329,11 +305,10 @@ class RestoreStartedObservation(Observation):
         return self.id - 1
 
 
-class DecisionObservation(Observation):
+class DecisionObservation(Observation, kind="decision"):
     """Whether an action may run, who decided it, and what the user allowed for later: `grant` is a
     rule as in the settings, such as bash(git push:*)."""
 
-    kind: ClassVar[str] = "decision"
     decision: Literal["allow", "ask", "deny"]
     by: Literal["policy", "user", "hook"]
     rule: str = ""
@@ -352,31 +327,26 @@ class DecisionObservation(Observation):
         return f"{self.decision} by {self.by}" + (f": {self.reason}" if self.reason else "")
 
 
-class RiskJudgedObservation(Observation):
+class RiskJudgedObservation(Observation, kind="risk_judged"):
     """A model was asked how risky an action is; `content` is its answer."""
-
-    kind: ClassVar[str] = "risk_judged"
 
     @property
     def message(self) -> str:
         return f"judged: {self.content}"
 
 
-class TextMergedObservation(Observation):
+class TextMergedObservation(Observation, kind="text_merged"):
     """A model merged the sketch of an edit into the lines of the file; the result follows."""
-
-    kind: ClassVar[str] = "text_merged"
 
     @property
     def message(self) -> str:
         return "a model merged an edit"
 
 
-class HookObservation(Observation):
+class HookObservation(Observation, kind="hook"):
     """A hook ran and had something to say, or went wrong; `content` is what it said. `event` names
     the moment, as in the settings; `exit_code` None: it ran out of time or could not be started."""
 
-    kind: ClassVar[str] = "hook"
     event: str
     command: str
     exit_code: int | None = None
@@ -385,17 +355,13 @@ class HookObservation(Observation):
     @property
     def message(self) -> str:
         outcome = "blocked" if self.blocked else f"exit {self.exit_code}"
-        return (
-            f"hook {self.event} {outcome}: {self.content.strip().splitlines()[0][:160]}"
-            if (self.content.strip())
-            else f"hook {self.event} {outcome}"
-        )
+        said = self.content.strip().split("\n", 1)[0][:160]
+        return f"hook {self.event} {outcome}" + (f": {said}" if said else "")
 
 
-class ReplyDiscardedObservation(Observation):
+class ReplyDiscardedObservation(Observation, kind="reply_discarded"):
     """Only a part of a reply was on disk; that part is never shown to a model."""
 
-    kind: ClassVar[str] = "reply_discarded"
     reply_id: str
 
     @property
@@ -407,12 +373,11 @@ CHOSEN = "chosen"
 """The reason of a model switch that the user made; such a switch lasts."""
 
 
-class ModelSwitchedObservation(Observation):
+class ModelSwitchedObservation(Observation, kind="model_switched"):
     """From here on another model answers. `reason` is a stable word: the kind of error that the
     previous model failed with, images, too_long, main_again, or chosen; `content` explains it in
     full."""
 
-    kind: ClassVar[str] = "model_switched"
     from_model: str
     to_model: str
     reason: str = ""
@@ -422,11 +387,10 @@ class ModelSwitchedObservation(Observation):
         return self.content or f"{self.from_model} → {self.to_model}: {self.reason}"
 
 
-class AttemptsAbandonedObservation(Observation):
+class AttemptsAbandonedObservation(Observation, kind="attempts_abandoned"):
     """Requests broke off before their replies were complete. Their cost is unknown, but at most
     `most_usd` in all, which counts against the budget."""
 
-    kind: ClassVar[str] = "attempts_abandoned"
     most_usd: float
 
     @property
@@ -434,12 +398,11 @@ class AttemptsAbandonedObservation(Observation):
         return f"replies that broke off may have cost up to ${self.most_usd:.4f}"
 
 
-class PrefixChangedObservation(Observation):
+class PrefixChangedObservation(Observation, kind="prefix_changed"):
     """The next request does not begin with the previous one, so the provider's cache of it is lost.
     `changed` is system, tools, model, or the first message that differs, as "message 17", counted
     from 1."""
 
-    kind: ClassVar[str] = "prefix_changed"
     changed: str
 
     @property
@@ -447,18 +410,16 @@ class PrefixChangedObservation(Observation):
         return self.content or f"the prompt changed: {self.changed}"
 
 
-class UserRejectObservation(Observation):
+class UserRejectObservation(Observation, kind="user_rejected"):
     """The user, a rule or a hook refused an action: `reason` is for people, `content` for the
     model."""
 
-    kind: ClassVar[str] = "user_rejected"
     reason: str = ""
 
 
-class ErrorObservation(Observation):
+class ErrorObservation(Observation, kind="error"):
     """`error_id` is a stable name for the kind of error."""
 
-    kind: ClassVar[str] = "error"
     error_id: str
     retryable: bool = False
 
@@ -467,12 +428,11 @@ class ErrorObservation(Observation):
         return f"{self.error_id}: " + self.content.split("\n", 1)[0][:200]
 
 
-class SuccessObservation(Observation):
-    kind: ClassVar[str] = "success"
+class SuccessObservation(Observation, kind="success"):
+    """An action was done and has nothing to show."""
 
 
-class NullObservation(Observation):
+class NullObservation(Observation, kind="null"):
     """Stands for an event that an import left out; `changed` is kept if that was a checkpoint."""
 
-    kind: ClassVar[str] = "null"
     changed: tuple[str, ...] | None = None

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from agentcli.events.base import Observation
 
 
-class RequirementsObservation(Observation):
+class RequirementsObservation(Observation, kind="requirements"):
     """What must hold before the work on the next message, or on what is left to do, counts as done:
     with `tests`, tests pass and are newer than the last change; the user's `check` passes, after
     whose failures the model gets `retries` more attempts in all; the answer fits the JSON
     `answer_schema`. It applies until the user says something else."""
 
-    kind: ClassVar[str] = "requirements"
     tests: bool = False
     check: str = ""
     retries: int = 0
@@ -27,11 +26,10 @@ class RequirementsObservation(Observation):
         return f"required: {', '.join(wanted) or 'nothing'}"
 
 
-class RequirementObservation(Observation):
+class RequirementObservation(Observation, kind="requirement"):
     """Whether a requirement was `met` when the model was done; if not, `content` says why. For a
     check: its `command`, its duration in seconds, and its exit code, None if it ran out of time."""
 
-    kind: ClassVar[str] = "requirement"
     requirement: Literal["tests", "check", "answer"]
     met: bool
     command: str = ""
