@@ -34,7 +34,7 @@ _SPEAKING = (
 )
 _SPEAKING_ALONE = (
     "app/checks/answer_schema.py",
-    "app/policy.py",
+    "app/policy/session_policy.py",
     "app/checks/requirement_spec.py",
     "app/checks/requirements.py",
     "app/resume.py",

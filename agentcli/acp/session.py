@@ -34,7 +34,7 @@ from agentcli.app.builders import UserQuestions, builder_in
 from agentcli.app.configuration.config import require_unmanaged
 from agentcli.app.configuration.trust import Answer
 from agentcli.app.open_session import OpenSession
-from agentcli.app.policy import SessionPolicy
+from agentcli.app.policy.session_policy import SessionPolicy
 from agentcli.errors import AgentError, ConfigError, TurnInterrupted
 from agentcli.events.progress import Notice
 from agentcli.llm.catalog import Catalog

@@ -13,8 +13,9 @@ from agentcli.api.own_tools import as_tools
 from agentcli.app.agent_builder import AgentBuilder
 from agentcli.app.builders import NOBODY, UserQuestions, builder_in
 from agentcli.app.checks.requirement_spec import RequirementSpec, requirement_spec
-from agentcli.app.configuration.config import dotted, resolve_workspace
-from agentcli.app.configuration.configured_store import use_configured_store
+from agentcli.app.configuration.config import dotted
+from agentcli.app.configuration.places import resolve_workspace
+from agentcli.app.configuration.store import use_configured_store
 from agentcli.app.delegation.child_parent import ApproverFactory
 from agentcli.app.open_session import OpenSession
 from agentcli.app.resume import workspace_of

@@ -34,8 +34,8 @@ from agentcli.app.hooks import (
 )
 from agentcli.app.judge import ask_judge
 from agentcli.app.open_session import OpenSession, close_session
-from agentcli.app.policy import SessionPolicy, check_rules
-from agentcli.app.policy_parts import PolicyParts
+from agentcli.app.policy.parts import PolicyParts
+from agentcli.app.policy.session_policy import SessionPolicy, check_rules
 from agentcli.app.resume import (
     change_messages,
     end_survivors,

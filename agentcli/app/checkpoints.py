@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentcli.agent.execute import show_saving
-from agentcli.app.policy import SessionPolicy
-from agentcli.app.policy_parts import PolicyParts
+from agentcli.app.policy.parts import PolicyParts
+from agentcli.app.policy.session_policy import SessionPolicy
 from agentcli.checkpoints.checkpointer import Checkpointer, checkpoints_of
 from agentcli.events import Action
 from agentcli.events.actions import (

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agentcli import __version__
-from agentcli.app.checks.scratch import PastFiles
+from agentcli.app.copies import PastFiles
 from agentcli.errors import UsageError
 from agentcli.events import Event, Source
 from agentcli.events.actions import MessageAction

@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from agentcli.agent.prompts import PromptFacts, PromptManager, SandboxFacts
-from agentcli.app.configuration.config import user_file
-from agentcli.app.configuration.skill_folders import skill_folders
+from agentcli.app.configuration.places import skill_folders, user_file
 from agentcli.app.configuration.trust import is_trusted
 from agentcli.errors import UsageError
 from agentcli.events import Event

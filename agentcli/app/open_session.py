@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from agentcli.agent.agent import Agent
 from agentcli.app import git_watch, knowledge, named_paths
 from agentcli.app.checks.requirement_spec import RequirementSpec
-from agentcli.app.policy import SessionPolicy
+from agentcli.app.policy.session_policy import SessionPolicy
 from agentcli.app.tool_context import remove_scratch
 from agentcli.errors import SessionError, UsageError
 from agentcli.events import Event, Source

@@ -7,8 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from agentcli.app.configuration.config import user_file
-from agentcli.app.configuration.skill_folders import skill_folders
+from agentcli.app.configuration.places import skill_folders, user_file
 from agentcli.app.configuration.trust import is_trusted, trust_store
 from agentcli.knowledge.knowledge import read_skills
 from agentcli.knowledge.own_commands import OwnCommand, commands_of_project, commands_of_user

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from agentcli.agent.prompts import SandboxFacts
 from agentcli.agent.replies import ending_of_reply
-from agentcli.app.configuration.config import resolve_workspace
+from agentcli.app.configuration.places import resolve_workspace
 from agentcli.errors import ConfigError, UsageError
 from agentcli.events import Event, Source
 from agentcli.events.actions import MessageAction, SystemMessageAction

@@ -9,9 +9,13 @@ from functools import cached_property
 from pathlib import Path
 
 from agentcli.agent.prompts import SandboxFacts
-from agentcli.app.configuration.config import MANAGED_FILE, rules_file, user_file
-from agentcli.app.configuration.keys import keys_file
-from agentcli.app.configuration.skill_folders import skill_folders
+from agentcli.app.configuration.places import (
+    MANAGED_FILE,
+    keys_file,
+    rules_file,
+    skill_folders,
+    user_file,
+)
 from agentcli.app.workspace_warnings import only_named, require_named_folders, workspace_warnings
 from agentcli.errors import ConfigError
 from agentcli.files.access_scope import TMP, AccessScope

@@ -20,7 +20,7 @@ from agentcli.api.session import Session
 from agentcli.app.agent_builder import AgentBuilder
 from agentcli.app.builders import builder_in
 from agentcli.app.checks.check import Check, CheckResult
-from agentcli.app.configuration.configured_store import use_configured_store
+from agentcli.app.configuration.store import use_configured_store
 from agentcli.app.sandbox import Containment
 from agentcli.batch.folders import BatchFolders
 from agentcli.batch.place import TaskPlace, TaskRecord, task_record

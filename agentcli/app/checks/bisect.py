@@ -13,7 +13,7 @@ from agentcli.app.checks.check import CheckResult
 from agentcli.app.checks.copy_check import checked_copy
 from agentcli.app.checks.kept_checks import KeptChecks
 from agentcli.app.checks.requirement_spec import require_command
-from agentcli.app.checks.scratch import scratch_of_tree
+from agentcli.app.copies import scratch_of_tree
 from agentcli.app.undo import files_now
 from agentcli.checkpoints.checkpointer import checkpoints_of
 from agentcli.checkpoints.snapshots import Checkpoints

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from agentcli.app.agent_builder import AgentBuilder
 from agentcli.app.checks.check import Check, CheckResult
-from agentcli.app.checks.scratch import ScratchCopy, moved
+from agentcli.app.copies import ScratchCopy, moved
 from agentcli.app.sandbox import TMP_FOLDER, Containment
 from agentcli.sandbox.selection import BUBBLEWRAP, Sandbox
 

@@ -18,7 +18,7 @@ from agentcli.agent.run_limits import Limits
 from agentcli.app.agent_builder import AgentBuilder
 from agentcli.app.checks.check import CheckResult
 from agentcli.app.checks.copy_check import checked_copy
-from agentcli.app.checks.scratch import lent_of, moved, scratch_of_tree, scratch_place
+from agentcli.app.copies import lent_of, moved, scratch_of_tree, scratch_place
 from agentcli.app.fork import beginning
 from agentcli.checkpoints.checkpointer import checkpoints_of
 from agentcli.checkpoints.snapshots import Change

@@ -16,6 +16,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from agentcli.app.configuration.places import MANAGED_FILE, PROJECT_FILE, user_file
 from agentcli.app.configuration.settings_errors import describe_error, dotted_key
 from agentcli.errors import ConfigError
 from agentcli.files.private import NotRegular, ownership_fault, read_regular
@@ -29,10 +30,7 @@ from agentcli.settings import (
     Settings,
     flatten,
 )
-from agentcli.system.homes import expanded
 
-MANAGED_FILE = Path("/etc/agent/config.toml")
-PROJECT_FILE = Path(".agent/config.toml")
 ENVIRONMENT_KEYS = {
     "AGENT_MODEL": "model.name",
     "AGENT_STORE": "sessions.store",
@@ -53,33 +51,6 @@ class LoadedSettings:
     origins: Mapping[str, str]
     notices: Sequence[str]
     project_hooks: frozenset[tuple[str, str]] = frozenset()
-
-
-def user_file(environ: Mapping[str, str]) -> Path:
-    """Return `$AGENT_CONFIG`, else `$XDG_CONFIG_HOME/agent/config.toml`."""
-    if chosen := environ.get("AGENT_CONFIG"):
-        return expanded(chosen)
-    base = environ.get("XDG_CONFIG_HOME") or "~/.config"
-    return expanded(base) / "agent" / "config.toml"
-
-
-def rules_file(environ: Mapping[str, str]) -> Path:
-    """Return the file of rules for what the user always allows."""
-    return user_file(environ).with_name("rules")
-
-
-def resolve_workspace(folder: str | None) -> Path:
-    """Return the folder to work in, absolute. Raises ConfigError if there is no such folder."""
-    try:
-        workspace = Path(folder or ".").expanduser().resolve(strict=True)
-    except (OSError, RuntimeError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise ConfigError(
-            f"there is no folder {folder or 'to work in'}: {reason}", hint="see -C/--cd"
-        ) from error
-    if not workspace.is_dir():
-        raise ConfigError(f"{workspace} is not a folder", hint="see -C/--cd")
-    return workspace
 
 
 def load_settings(

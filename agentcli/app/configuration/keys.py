@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from agentcli.app.configuration.config import user_file
+from agentcli.app.configuration.places import keys_file
 from agentcli.errors import ConfigError
 from agentcli.files.private import locked, read_regular, replace_durably
 from agentcli.files.toml_text import load_toml
@@ -26,10 +26,6 @@ class StoredKeys:
 
     values: Mapping[str, str] = field(default_factory=dict)
     fault: str = ""
-
-
-def keys_file(environ: Mapping[str, str]) -> Path:
-    return user_file(environ).with_name("keys.toml")
 
 
 def stored_keys(environ: Mapping[str, str]) -> StoredKeys:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from agentcli.app.configuration.config import user_file
+from agentcli.app.configuration.places import user_file
 from agentcli.errors import ToolError
 from agentcli.knowledge.agents import AgentDefinition, find_agents
 from agentcli.settings import Settings

@@ -11,7 +11,7 @@ from agentcli.agent.agent import Approver
 from agentcli.agent.run_limits import Limits
 from agentcli.app.delegation.child_role import ChildRole
 from agentcli.app.open_session import OpenSession
-from agentcli.app.policy import SessionPolicy
+from agentcli.app.policy.session_policy import SessionPolicy
 from agentcli.app.sandbox import Containment
 from agentcli.sessions.session import Session, Subscriber
 from agentcli.settings import Settings

@@ -19,7 +19,7 @@ from agentcli.app.delegation.child_report import report_of
 from agentcli.app.delegation.child_role import ChildRole
 from agentcli.app.delegation.child_run import ChildApprover, ChildRun, Delegation
 from agentcli.app.delegation.parallel_turns import MainThreadCalls, run_in_parallel
-from agentcli.app.policy import SessionPolicy
+from agentcli.app.policy.session_policy import SessionPolicy
 from agentcli.app.sandbox import TMP_FOLDER
 from agentcli.errors import LLMError, LLMErrorKind, ToolError, TurnInterrupted
 from agentcli.events import Observation

@@ -18,7 +18,7 @@ from typing import Any, NoReturn, TextIO
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from agentcli.app.configuration.configured_store import use_configured_store
+from agentcli.app.configuration.store import use_configured_store
 from agentcli.batch.carry_out import failed
 from agentcli.batch.cluster import node
 from agentcli.batch.cluster.requirements import Requirements, probes, requirements_here

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import agentcli
-from agentcli.app.configuration.session_store import configured_store
+from agentcli.app.configuration.store import configured_store
 from agentcli.system.homes import state_home
 
 _FROM_HERE = ("AGENT_CONFIG", "AGENT_MODEL")

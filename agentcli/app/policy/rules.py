@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from agentcli.app.configuration.config import rules_file
+from agentcli.app.configuration.places import rules_file
 from agentcli.errors import UsageError
 from agentcli.security.policy.rule import Decision, Rule
 from agentcli.security.policy.rules import check_rule, parse_rule

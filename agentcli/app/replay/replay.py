@@ -13,8 +13,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from agentcli.app.reruns.replay_copy import ReplayCopy
-from agentcli.app.reruns.rerun_tools import RerunContext, RerunTools, contained
+from agentcli.app.replay.replay_copy import ReplayCopy
+from agentcli.app.replay.replay_tools import ReplayContext, ReplayTools, replay_containment
 from agentcli.events import Action, Event, Observation
 from agentcli.events.actions import CmdRunAction, SystemMessageAction, path_of
 from agentcli.events.base import COMMON_FIELDS
@@ -50,7 +50,7 @@ class Verification:
     notes: list[str] = field(default_factory=list)
 
 
-def verify(copy: ReplayCopy, context: RerunContext, tell: Callable[[Event], None]) -> Verification:
+def verify(copy: ReplayCopy, context: ReplayContext, tell: Callable[[Event], None]) -> Verification:
     """Do the session again up to the first difference. `tell` gets each event before it is done.
     Raises ConfigError if no sandbox works, SessionError if something can't be written,
     TurnInterrupted; nothing keeps running afterwards."""
@@ -58,27 +58,27 @@ def verify(copy: ReplayCopy, context: RerunContext, tell: Callable[[Event], None
         session = Session.create(copy.own / "sessions" / copy.session_id)
         ending.callback(session.close)
         session.redact = context.redactor
-        rerun = _Rerun(copy, context, session)
-        ending.callback(rerun.close)
+        replay = _Replay(copy, context, session)
+        ending.callback(replay.close)
         for event in copy.events:
             tell(event)
-            rerun.found.difference = rerun.take(event)
-            if rerun.found.difference is not None:
+            replay.found.difference = replay.take(event)
+            if replay.found.difference is not None:
                 break
-        return rerun.found
+        return replay.found
 
 
-class _Rerun:
+class _Replay:
     """Each event of the record gets one with the same number in `session`."""
 
-    def __init__(self, copy: ReplayCopy, context: RerunContext, session: Session) -> None:
+    def __init__(self, copy: ReplayCopy, context: ReplayContext, session: Session) -> None:
         self.found = Verification(notes=list(copy.notes))
         self._copy = copy
         self._context = context
         self._session = session
         self._paths = PathMap(copy.places)
         self._actions: dict[int, Action] = {}
-        self._tools: RerunTools | None = None
+        self._tools: ReplayTools | None = None
         self._plan = plan_rerun(copy.events, copy.start, self._is_inside, hooked=copy.hooked)
         if copy.hooked:
             self._note(
@@ -112,14 +112,14 @@ class _Rerun:
     def _open(self, started: SessionStartedObservation) -> None:
         """Act as a process that opens the session: a new shell, in the last one's folder."""
         self.close()
-        containment = contained(self._context, self._copy, self._session.folder, started)
+        containment = replay_containment(self._context, self._copy, self._session.folder, started)
         layer = self.found.sandbox = containment.sandbox.layer
         if started.sandbox not in (layer, NO_LAYER):
             self._note(f"its sandbox, {started.sandbox}, does not work here: {layer} is used")
         told = {"workspace": str(self._copy.workspace), "sandbox": layer, "writable": None}
         self._session.emit(started.model_copy(update=told))
         system = next((e for e in self._copy.events if isinstance(e, SystemMessageAction)), None)
-        self._tools = RerunTools(containment, self._session, started, system)
+        self._tools = ReplayTools(containment, self._session, started, system)
 
     def _note(self, note: str) -> None:
         if note not in self.found.notes:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 from agentcli import __version__
-from agentcli.app.reruns.replay_copy import ReplayCopy, replay_copy_of_session
+from agentcli.app.replay.replay_copy import ReplayCopy, replay_copy_of_session
 from agentcli.app.sandbox import Containment
 from agentcli.errors import SessionError
 from agentcli.events import Event, event_from_dict, event_to_dict

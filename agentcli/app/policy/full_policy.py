@@ -7,9 +7,9 @@ from functools import cached_property
 from pathlib import Path
 from urllib.parse import unquote
 
-from agentcli.app.configuration.config import rules_file
-from agentcli.app.policy_parts import PolicyParts
-from agentcli.app.policy_rules import settings_rules
+from agentcli.app.configuration.places import rules_file
+from agentcli.app.policy.parts import PolicyParts
+from agentcli.app.policy.rules import settings_rules
 from agentcli.events import Action, Risk, ToolCallMetadata
 from agentcli.events.actions import BrowseInteractiveAction, BrowseURLAction
 from agentcli.git.reading_risks import RepositoryJudge

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from agentcli.app.reruns.replay_copy import ReplayCopy
+from agentcli.app.replay.replay_copy import ReplayCopy
 from agentcli.app.sandbox import Containment
 from agentcli.app.tool_context import remove_scratch, tool_context
 from agentcli.errors import ConfigError, SessionError, ToolError
@@ -32,7 +32,7 @@ _TICK_S = 0.02
 
 
 @dataclass(frozen=True)
-class RerunContext:
+class ReplayContext:
     """The conditions for doing a session again. `home` is the agent's, `keys` are variables that no
     command sees, and `own` are the user's patterns for what differs by itself."""
 
@@ -44,8 +44,8 @@ class RerunContext:
     own: Patterns
 
 
-def contained(
-    context: RerunContext, copy: ReplayCopy, folder: Path, started: SessionStartedObservation
+def replay_containment(
+    context: ReplayContext, copy: ReplayCopy, folder: Path, started: SessionStartedObservation
 ) -> Containment:
     """Return a containment around the copy: with the session's layer if that works here, always
     with some layer, and never with the network. Raises ConfigError if none works."""
@@ -59,7 +59,7 @@ def contained(
 
 
 def _contained(
-    context: RerunContext, copy: ReplayCopy, folder: Path, layer: str, *, sealed: bool
+    context: ReplayContext, copy: ReplayCopy, folder: Path, layer: str, *, sealed: bool
 ) -> Containment:
     settings = context.settings
     sandbox = {"layer": layer, "network": False, "writable": [], "share_tmp": False}
@@ -86,7 +86,7 @@ def _contained(
     return containment
 
 
-class RerunTools:
+class ReplayTools:
     """The session's tools, for one process that worked on it. `close` ends all that they run."""
 
     def __init__(

@@ -12,15 +12,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agentcli.app.configuration.config import rules_file
-from agentcli.app.policy_parts import PolicyParts
+from agentcli.app.configuration.places import rules_file
+from agentcli.app.policy.parts import PolicyParts
 from agentcli.events import Action
 from agentcli.events.observations import DecisionObservation
 from agentcli.git.repository_changes import snapshot_repository_config
 from agentcli.settings import Settings
 
 if TYPE_CHECKING:
-    from agentcli.app.full_policy import FullPolicy
+    from agentcli.app.policy.full_policy import FullPolicy
 
 
 def check_rules(settings: Settings, environ: Mapping[str, str], workspace: Path) -> list[str]:
@@ -29,7 +29,7 @@ def check_rules(settings: Settings, environ: Mapping[str, str], workspace: Path)
     security = settings.security
     if not (security.allow or security.ask or security.deny or rules_file(environ).exists()):
         return []
-    from agentcli.app.policy_rules import checked_rules
+    from agentcli.app.policy.rules import checked_rules
 
     return checked_rules(settings, environ, workspace)
 
@@ -92,6 +92,6 @@ class SessionPolicy:
 
     @cached_property
     def _full(self) -> FullPolicy:
-        from agentcli.app.full_policy import FullPolicy
+        from agentcli.app.policy.full_policy import FullPolicy
 
         return FullPolicy(self._parts)
