@@ -13,23 +13,24 @@ class _Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True, allow_inf_nan=False)
 
 
+def setting(default: Any, description: str, **bounds: float) -> Any:
+    """Return the field of a setting."""
+    return Field(default, description=description, **bounds)
+
+
 class ModelSettings(_Section):
-    name: str = Field("", description="provider/model; empty: chosen by the API keys that are set")
-    fallback: list[str] = Field(
-        [], description="models to try in this order when that one can't answer"
+    name: str = setting("", "provider/model; empty: chosen by the API keys that are set")
+    fallback: list[str] = setting([], "models to try in this order when that one can't answer")
+    effort: Literal["", "none", "low", "medium", "high"] = setting(
+        "", "how much the model reasons; empty: the provider's default"
     )
-    effort: Literal["", "none", "low", "medium", "high"] = Field(
-        "", description="how much the model reasons; empty: the provider's default"
+    temperature: Literal[""] | Annotated[float, Field(ge=0, le=2)] = setting(
+        "", "sampling temperature, 0 to 2; empty: the provider's default"
     )
-    temperature: Literal[""] | Annotated[float, Field(ge=0, le=2)] = Field(
-        "", description="sampling temperature, 0 to 2; empty: the provider's default"
+    max_output_tokens: int = setting(
+        16_384, "limit for one reply; at most a quarter of context_tokens", gt=0
     )
-    max_output_tokens: int = Field(
-        16_384, gt=0, description="limit for one reply; at most a quarter of context_tokens"
-    )
-    context_tokens: int = Field(
-        0, ge=0, description="context window of the model; 0: as in the catalogue"
-    )
+    context_tokens: int = setting(0, "context window of the model; 0: as in the catalogue", ge=0)
 
     @property
     def output_tokens(self) -> int:
@@ -38,98 +39,85 @@ class ModelSettings(_Section):
         return min(self.max_output_tokens, quarter)
 
 
+_Names = str | list[str]
+
+
 class ModelsSettings(_Section):
-    condenser: str | list[str] = Field(
-        "", description="one or more models that summarise older work; empty: model.name"
+    condenser: _Names = setting(
+        "", "one or more models that summarise older work; empty: model.name"
     )
-    judge: str | list[str] = Field(
-        "",
-        description="one or more models that rate risks; empty: model.name",
+    judge: _Names = setting("", "one or more models that rate risks; empty: model.name")
+    delegate: _Names = setting("", "one or more models for delegated tasks; empty: model.name")
+    editor: _Names = setting(
+        "", "one or more models that merge edits; empty: model.name; see enable_llm_editor"
     )
-    delegate: str | list[str] = Field(
-        "", description="one or more models for delegated tasks; empty: model.name"
-    )
-    editor: str | list[str] = Field(
-        "",
-        description="one or more models that merge edits; empty: model.name; see enable_llm_editor",
-    )
-    vision: str | list[str] = Field(
-        "", description="one or more models for messages with images, if model.name takes none"
+    vision: _Names = setting(
+        "", "one or more models for messages with images, if model.name takes none"
     )
 
 
 class LLMSettings(_Section):
-    connect_s: float = Field(10.0, gt=0, description="seconds to wait for a connection")
-    first_byte_s: float = Field(120.0, gt=0, description="seconds to wait for a reply to begin")
-    gap_s: float = Field(90.0, gt=0, description="seconds of silence allowed within a reply")
-    retries: int = Field(5, ge=0, description="attempts after the first one")
-    retry_base_s: float = Field(
-        2.0, ge=0, description="seconds before the first retry; doubles with each one"
+    connect_s: float = setting(10.0, "seconds to wait for a connection", gt=0)
+    first_byte_s: float = setting(120.0, "seconds to wait for a reply to begin", gt=0)
+    gap_s: float = setting(90.0, "seconds of silence allowed within a reply", gt=0)
+    retries: int = setting(5, "attempts after the first one", ge=0)
+    retry_base_s: float = setting(
+        2.0, "seconds before the first retry; doubles with each one", ge=0
     )
-    retry_longest_s: float = Field(64.0, ge=0, description="longest wait between attempts")
-    retry_after_longest_s: float = Field(
-        300.0, ge=0, description="longest wait a server may ask for; beyond it the run stops"
+    retry_longest_s: float = setting(64.0, "longest wait between attempts", ge=0)
+    retry_after_longest_s: float = setting(
+        300.0, "longest wait a server may ask for; beyond it the run stops", ge=0
     )
 
 
 class ProviderSettings(_Section):
-    api: str = Field(
+    api: str = setting(
         "",
-        description="wire format; empty: that of a built-in provider, or for your own "
+        "wire format; empty: that of a built-in provider, or for your own "
         "chat_completions (anthropic_messages if its address says so)",
     )
-    base_url: str | None = Field(None, description="address of the API")
-    api_key_env: str | None = Field(None, description="environment variable that holds the key")
-    api_key_command: str | None = Field(None, description="command that prints the key")
-    headers: dict[str, str] = Field({}, description="sent with each request")
-    extra_body: dict[str, Any] = Field({}, description="fields added to the body of each request")
-    drop_params: list[str] = Field([], description="fields never sent in the body of a request")
-    stream: bool = Field(True, description="off: for servers that can't stream")
-    images: bool = Field(True, description="off: for models that take no images")
-    tool_format: Literal["native", "text"] = Field(
-        "native", description="text: for models that can only call tools in their text"
+    base_url: str | None = setting(None, "address of the API")
+    api_key_env: str | None = setting(None, "environment variable that holds the key")
+    api_key_command: str | None = setting(None, "command that prints the key")
+    headers: dict[str, str] = setting({}, "sent with each request")
+    extra_body: dict[str, Any] = setting({}, "fields added to the body of each request")
+    drop_params: list[str] = setting([], "fields never sent in the body of a request")
+    stream: bool = setting(True, "off: for servers that can't stream")
+    images: bool = setting(True, "off: for models that take no images")
+    tool_format: Literal["native", "text"] = setting(
+        "native", "text: for models that can only call tools in their text"
     )
 
 
 class PriceSettings(_Section):
     input: float = Field(ge=0, description="USD per million tokens")
     output: float = Field(ge=0, description="USD per million tokens")
-    cache_read: float | None = Field(
-        None, ge=0, description="USD per million tokens; default: input"
-    )
-    cache_write: float | None = Field(
-        None, ge=0, description="USD per million tokens; default: input"
-    )
+    cache_read: float | None = setting(None, "USD per million tokens; default: input", ge=0)
+    cache_write: float | None = setting(None, "USD per million tokens; default: input", ge=0)
 
 
 class AgentSettings(_Section):
-    max_turns: int = Field(100, gt=0, description="model replies to one message of yours")
-    max_budget_usd: float = Field(
-        0.0, ge=0, description="USD that a session may cost in total; 0: no limit"
+    max_turns: int = setting(100, "model replies to one message of yours", gt=0)
+    max_budget_usd: float = setting(0.0, "USD that a session may cost in total; 0: no limit", ge=0)
+    max_bad_calls: int = setting(
+        5, "replies in a row with invalid tool calls before the run stops", gt=0
     )
-    max_bad_calls: int = Field(
-        5, gt=0, description="replies in a row with invalid tool calls before the run stops"
+    max_bad_replies: int = setting(
+        3, "replies in a row that are empty or cut off before the run stops", gt=0
     )
-    max_bad_replies: int = Field(
-        3, gt=0, description="replies in a row that are empty or cut off before the run stops"
+    max_time_s: float = setting(0.0, "seconds of wall-clock time for one run; 0: no limit", ge=0)
+    summary_at_limit: bool = setting(
+        True, "at a limit, ask for one last reply: what is done and what is left"
     )
-    max_time_s: float = Field(
-        0.0, ge=0, description="seconds of wall-clock time for one run; 0: no limit"
+    approval: Literal["ask", "auto-edit", "plan", "yolo"] = setting(
+        "ask", "what runs without asking; see docs/safety.md"
     )
-    summary_at_limit: bool = Field(
-        True, description="at a limit, ask for one last reply: what is done and what is left"
+    approval_timeout_s: float = setting(
+        60.0, "seconds without an answer from a closed terminal that count as no", gt=0
     )
-    approval: Literal["ask", "auto-edit", "plan", "yolo"] = Field(
-        "ask", description="what runs without asking; see docs/safety.md"
-    )
-    approval_timeout_s: float = Field(
-        60.0, gt=0, description="seconds without an answer from a closed terminal that count as no"
-    )
-    checkpoints: bool = Field(
-        True, description="snapshot the workspace before each step that may change it"
-    )
-    notes: bool = Field(True, description="keep notes for later sessions (the memory tool)")
-    prompt: str = Field("", description="file with your own system prompt, a Jinja template")
+    checkpoints: bool = setting(True, "snapshot the workspace before each step that may change it")
+    notes: bool = setting(True, "keep notes for later sessions (the memory tool)")
+    prompt: str = setting("", "file with your own system prompt, a Jinja template")
 
     @property
     def planning(self) -> bool:
@@ -138,54 +126,48 @@ class AgentSettings(_Section):
 
 
 class KnowledgeSettings(_Section):
-    instructions: bool = Field(True, description="read AGENTS.md (else CLAUDE.md) files")
-    more_files: list[str] = Field(
-        [], description='more instruction files at the root of a repository, such as ".cursorrules"'
+    instructions: bool = setting(True, "read AGENTS.md (else CLAUDE.md) files")
+    more_files: list[str] = setting(
+        [], 'more instruction files at the root of a repository, such as ".cursorrules"'
     )
-    skills: bool = Field(True, description="read skills and microagents")
-    skill_folders: list[str] = Field(
+    skills: bool = setting(True, "read skills and microagents")
+    skill_folders: list[str] = setting(
         ["~/.agents/skills", "~/.claude/skills", "~/.codex/skills"],
-        description="your skills besides those in skills/ beside the settings",
+        "your skills besides those in skills/ beside the settings",
     )
-    repo_microagents: bool = Field(True, description="always include microagents of type repo")
-    disabled_microagents: list[str] = Field(
-        [], description="names of skills and microagents to leave out"
-    )
-    session_search: bool = Field(True, description="let the model search earlier sessions")
+    repo_microagents: bool = setting(True, "always include microagents of type repo")
+    disabled_microagents: list[str] = setting([], "names of skills and microagents to leave out")
+    session_search: bool = setting(True, "let the model search earlier sessions")
 
 
 class SecuritySettings(_Section):
     """Rules are tool(pattern): bash(git status), bash(npm run:*), edit(src/**)."""
 
-    allow: list[str] = Field([], description="rules for what runs without asking")
-    ask: list[str] = Field([], description="rules for what always needs your approval")
-    deny: list[str] = Field([], description="rules for what never runs")
-    confirm: Literal["always", "confirm_risky", "reach", "never"] = Field(
+    allow: list[str] = setting([], "rules for what runs without asking")
+    ask: list[str] = setting([], "rules for what always needs your approval")
+    deny: list[str] = setting([], "rules for what never runs")
+    confirm: Literal["always", "confirm_risky", "reach", "never"] = setting(
         "reach",
-        description="always: ask for all but reads; confirm_risky: for high risk and what can't be "
+        "always: ask for all but reads; confirm_risky: for high risk and what can't be "
         "undone; reach: for the latter only; never: for nothing",
     )
-    analyzers: list[Literal["rules", "model_rating", "judge"]] = Field(
-        ["rules", "model_rating"],
-        description="what rates the risk of an action; the highest rating counts",
+    analyzers: list[Literal["rules", "model_rating", "judge"]] = setting(
+        ["rules", "model_rating"], "what rates the risk of an action; the highest rating counts"
     )
 
 
 class SandboxSettings(_Section):
-    layer: Literal["auto", "bubblewrap", "landlock", "seatbelt", "none"] = Field(
-        "auto", description="what contains commands; auto: the strongest that works here"
+    layer: Literal["auto", "bubblewrap", "landlock", "seatbelt", "none"] = setting(
+        "auto", "what contains commands; auto: the strongest that works here"
     )
-    network: bool = Field(False, description="let all commands use the network")
-    read: Literal["all", "workspace"] = Field(
-        "all",
-        description="all: all but secrets; workspace: only that and installed software",
+    network: bool = setting(False, "let all commands use the network")
+    read: Literal["all", "workspace"] = setting(
+        "all", "all: all but secrets; workspace: only that and installed software"
     )
-    writable: list[str] = Field(
-        [], description="folders that may be written to besides the workspace"
-    )
-    share_tmp: bool = Field(False, description="use the real /tmp instead of a private one")
-    environment: list[str] = Field(
-        [], description="more environment variables for commands: NAME or PREFIX_*"
+    writable: list[str] = setting([], "folders that may be written to besides the workspace")
+    share_tmp: bool = setting(False, "use the real /tmp instead of a private one")
+    environment: list[str] = setting(
+        [], "more environment variables for commands: NAME or PREFIX_*"
     )
 
 
@@ -193,25 +175,19 @@ class HookSettings(_Section):
     command: str = Field(
         description="command for sh; gets the event as JSON on stdin; exit code 2 blocks"
     )
-    matcher: str = Field(
-        "", description="regular expression for the names of tools; empty: all tools"
-    )
-    timeout_s: float = Field(60.0, gt=0, description="seconds that one run may take")
-    sandboxed: bool = Field(
-        True, description="off: runs with all your rights; projects can't change this"
-    )
+    matcher: str = setting("", "regular expression for the names of tools; empty: all tools")
+    timeout_s: float = setting(60.0, "seconds that one run may take", gt=0)
+    sandboxed: bool = setting(True, "off: runs with all your rights; projects can't change this")
 
 
 class HooksSettings(_Section):
-    PreToolUse: list[HookSettings] = Field([], description="before a tool runs")
-    PostToolUse: list[HookSettings] = Field([], description="after a tool ran")
-    UserPromptSubmit: list[HookSettings] = Field(
-        [], description="before a message of yours is accepted"
-    )
-    SessionStart: list[HookSettings] = Field([], description="when a session is opened")
-    SessionEnd: list[HookSettings] = Field([], description="when a session is closed")
-    Stop: list[HookSettings] = Field([], description="when a turn is about to end")
-    PreCompact: list[HookSettings] = Field([], description="before the conversation is condensed")
+    PreToolUse: list[HookSettings] = setting([], "before a tool runs")
+    PostToolUse: list[HookSettings] = setting([], "after a tool ran")
+    UserPromptSubmit: list[HookSettings] = setting([], "before a message of yours is accepted")
+    SessionStart: list[HookSettings] = setting([], "when a session is opened")
+    SessionEnd: list[HookSettings] = setting([], "when a session is closed")
+    Stop: list[HookSettings] = setting([], "when a turn is about to end")
+    PreCompact: list[HookSettings] = setting([], "before the conversation is condensed")
 
     @model_validator(mode="after")
     def _matchers_match_tools(self) -> HooksSettings:
@@ -229,82 +205,68 @@ class HooksSettings(_Section):
 class RunSettings(_Section):
     """What must hold before `agent run` and `agent resume` exit with 0."""
 
-    check: str = Field("", description="command that must pass at the end; see docs/records.md")
-    check_retries: int = Field(
-        3, ge=0, description="how often a failed check goes back to the model"
-    )
-    check_timeout_s: float = Field(
-        600.0, gt=0, description="seconds that one run of the check may take"
-    )
-    require_evidence: Literal["", "tests"] = Field(
-        "", description="tests: some must have passed after the last change"
+    check: str = setting("", "command that must pass at the end; see docs/records.md")
+    check_retries: int = setting(3, "how often a failed check goes back to the model", ge=0)
+    check_timeout_s: float = setting(600.0, "seconds that one run of the check may take", gt=0)
+    require_evidence: Literal["", "tests"] = setting(
+        "", "tests: some must have passed after the last change"
     )
 
 
 class MemorySettings(_Section):
-    high_water: float = Field(
-        0.75, gt=0, le=1, description="share of the window at which older work is condensed"
+    high_water: float = setting(
+        0.75, "share of the window at which older work is condensed", gt=0, le=1
     )
-    low_water: float = Field(
-        0.5, gt=0, le=1, description="share of the window that it is condensed to"
+    low_water: float = setting(0.5, "share of the window that it is condensed to", gt=0, le=1)
+    condenser: str | list[str] = setting(
+        "default", "how older work is condensed; a list: one after the other; see docs/memory.md"
     )
-    condenser: str | list[str] = Field(
-        "default",
-        description="how older work is condensed; a list: one after the other; see docs/memory.md",
+    keep_first: int = setting(1, "events at the start that are never dropped", ge=0)
+    max_size: int = setting(100, "events above which a summary replaces the oldest", gt=0)
+    max_events: int = setting(100, "events above which recent and amortized drop the oldest", gt=0)
+    attention_window: int = setting(100, "newest events that are never masked", ge=0)
+    browser_attention_window: int = setting(1, "newest pages that are never masked", ge=0)
+    max_event_chars: int = setting(
+        2_000, "characters of one event that the summariser gets", ge=200
     )
-    keep_first: int = Field(1, ge=0, description="events at the start that are never dropped")
-    max_size: int = Field(100, gt=0, description="events above which a summary replaces the oldest")
-    max_events: int = Field(
-        100, gt=0, description="events above which recent and amortized drop the oldest"
-    )
-    attention_window: int = Field(100, ge=0, description="newest events that are never masked")
-    browser_attention_window: int = Field(1, ge=0, description="newest pages that are never masked")
-    max_event_chars: int = Field(
-        2_000, ge=200, description="characters of one event that the summariser gets"
-    )
-    cooldown_s: float = Field(
-        600.0, ge=0, description="seconds without the summariser after it has failed"
-    )
-    enable_history_truncation: bool = Field(
-        True, description="shorten a request that is too long; off: it is an error"
+    cooldown_s: float = setting(600.0, "seconds without the summariser after it has failed", ge=0)
+    enable_history_truncation: bool = setting(
+        True, "shorten a request that is too long; off: it is an error"
     )
 
 
 class ToolsSettings(_Section):
-    enable_cmd: bool = Field(True, description="bash")
-    enable_jupyter: bool = Field(True, description="python")
-    enable_editor: bool = Field(True, description="read, write, edit, grep, glob")
-    enable_plan: bool = Field(True, description="todo")
-    enable_think: bool = Field(False, description="think, for models without reasoning")
-    enable_finish: bool = Field(True, description="finish")
-    enable_delegate: bool = Field(True, description="delegate; see docs/delegation.md")
-    enable_recall: bool = Field(True, description="recall")
-    enable_fetch: bool = Field(True, description="fetch")
-    enable_ask: bool = Field(True, description="ask")
-    enable_llm_editor: bool = Field(
-        False, description="llm_edit: a model edits a range of lines; see models.editor"
+    enable_cmd: bool = setting(True, "bash")
+    enable_jupyter: bool = setting(True, "python")
+    enable_editor: bool = setting(True, "read, write, edit, grep, glob")
+    enable_plan: bool = setting(True, "todo")
+    enable_think: bool = setting(False, "think, for models without reasoning")
+    enable_finish: bool = setting(True, "finish")
+    enable_delegate: bool = setting(True, "delegate; see docs/delegation.md")
+    enable_recall: bool = setting(True, "recall")
+    enable_fetch: bool = setting(True, "fetch")
+    enable_ask: bool = setting(True, "ask")
+    enable_llm_editor: bool = setting(
+        False, "llm_edit: a model edits a range of lines; see models.editor"
     )
-    enable_mcp: bool = Field(True, description="tools of the servers in mcp_servers")
-    mcp_schema_share: float = Field(
-        0.02,
-        ge=0,
-        le=1,
-        description="share of the window for tools of servers; more are searched for",
+    enable_mcp: bool = setting(True, "tools of the servers in mcp_servers")
+    mcp_schema_share: float = setting(
+        0.02, "share of the window for tools of servers; more are searched for", ge=0, le=1
     )
-    enable_browsing: bool = Field(
-        False, description="browse, browse_interactive: a real browser; see docs/browsing.md"
+    enable_browsing: bool = setting(
+        False, "browse, browse_interactive: a real browser; see docs/browsing.md"
     )
-    browser: str = Field("", description="path of the browser; empty: the installed Chromium")
-    max_output_chars: int = Field(
-        30_000, ge=1_000, description="characters of one output; the rest goes to a file"
+    browser: str = setting("", "path of the browser; empty: the installed Chromium")
+    max_output_chars: int = setting(
+        30_000, "characters of one output; the rest goes to a file", ge=1_000
     )
-    fetch_s: float = Field(30.0, gt=0, description="seconds that fetching one page may take")
-    fetch_mb: float = Field(10.0, gt=0, description="megabytes of one page; the rest is not read")
-    fetch_by_proxy: bool = Field(
-        False, description="use the proxy of the environment, which then looks up host names itself"
+    fetch_s: float = setting(30.0, "seconds that fetching one page may take", gt=0)
+    fetch_mb: float = setting(10.0, "megabytes of one page; the rest is not read", gt=0)
+    fetch_by_proxy: bool = setting(
+        False, "use the proxy of the environment, which then looks up host names itself"
     )
-    max_outputs_mb: int = Field(
-        1_000, ge=0, description="megabytes of such files per session; more is not kept"
+    max_outputs_mb: int = setting(
+        1_000, "megabytes of such files per session; more is not kept", ge=0
     )
 
 
@@ -319,25 +281,22 @@ class ServerSettings(_Section):
     server to do. `${NAME}` and `${NAME:-default}` in command, args, env, url and headers stand for
     environment variables."""
 
-    command: str = Field("", description="program to start; the server uses its stdin and stdout")
-    args: list[str] = Field([], description="arguments of the program")
-    env: dict[str, str] = Field({}, description="environment variables besides those of commands")
-    cwd: str = Field("", description="folder it starts in; empty: the workspace")
-    url: str = Field("", description="address, for a server that is reached by HTTP")
-    headers: dict[str, str] = Field({}, description="sent with each HTTP request")
-    enabled: bool = Field(True, description="off: it is not started")
-    timeout_s: float = Field(120.0, gt=0, le=3600, description="seconds that one call may take")
-    start_timeout_s: float = Field(
-        15.0, gt=0, le=600, description="seconds that its start may take"
+    command: str = setting("", "program to start; the server uses its stdin and stdout")
+    args: list[str] = setting([], "arguments of the program")
+    env: dict[str, str] = setting({}, "environment variables besides those of commands")
+    cwd: str = setting("", "folder it starts in; empty: the workspace")
+    url: str = setting("", "address, for a server that is reached by HTTP")
+    headers: dict[str, str] = setting({}, "sent with each HTTP request")
+    enabled: bool = setting(True, "off: it is not started")
+    timeout_s: float = setting(120.0, "seconds that one call may take", gt=0, le=3600)
+    start_timeout_s: float = setting(15.0, "seconds that its start may take", gt=0, le=600)
+    tools: list[str] = setting([], "tools to offer; * matches any text; empty: all")
+    disabled_tools: list[str] = setting([], "tools not to offer; * matches any text")
+    sandbox: bool = setting(
+        True, "sandbox it; off: runs with all your rights; projects can't change this"
     )
-    tools: list[str] = Field([], description="tools to offer; * matches any text; empty: all")
-    disabled_tools: list[str] = Field([], description="tools not to offer; * matches any text")
-    sandbox: bool = Field(
-        True,
-        description="sandbox it; off: runs with all your rights; projects can't change this",
-    )
-    network: bool = Field(
-        False, description="let it use the network from the sandbox; projects can't change this"
+    network: bool = setting(
+        False, "let it use the network from the sandbox; projects can't change this"
     )
 
     @model_validator(mode="after")
@@ -361,16 +320,14 @@ def is_server_name(name: str) -> bool:
 
 
 class DelegationSettings(_Section):
-    max_turns: int = Field(50, gt=0, description="model replies to one delegated task")
-    side_by_side: int = Field(
-        3, gt=0, le=8, description="children that only read and work at the same time"
-    )
-    max_level: int = Field(2, ge=0, le=2, description="levels of delegation; 0: none")
+    max_turns: int = setting(50, "model replies to one delegated task", gt=0)
+    side_by_side: int = setting(3, "children that only read and work at the same time", gt=0, le=8)
+    max_level: int = setting(2, "levels of delegation; 0: none", ge=0, le=2)
 
 
 class ReplaySettings(_Section):
-    normalisers: list[str] = Field(
-        [], description="regular expressions for text that may differ when a session is verified"
+    normalisers: list[str] = setting(
+        [], "regular expressions for text that may differ when a session is verified"
     )
 
     @field_validator("normalisers")
@@ -385,35 +342,28 @@ class ReplaySettings(_Section):
 
 
 class SessionsSettings(_Section):
-    store: str = Field(
-        "files",
-        description="files, sqlite:///PATH or postgresql://USER@HOST/NAME; see docs/sessions.md",
+    store: str = setting(
+        "files", "files, sqlite:///PATH or postgresql://USER@HOST/NAME; see docs/sessions.md"
     )
 
 
 class InputSettings(_Section):
-    stdin_notice_s: float = Field(
-        1.0, ge=0, description="seconds to wait for a silent pipe before saying so"
+    stdin_notice_s: float = setting(1.0, "seconds to wait for a silent pipe before saying so", ge=0)
+    stdin_limit_s: float = setting(
+        10.0, "seconds to wait for a silent pipe before going on without it", ge=0
     )
-    stdin_limit_s: float = Field(
-        10.0, ge=0, description="seconds to wait for a silent pipe before going on without it"
-    )
-    stdin_max_bytes: int = Field(
-        256_000,
-        gt=0,
-        description="bytes of a pipe that go into the prompt; the rest goes to a file",
+    stdin_max_bytes: int = setting(
+        256_000, "bytes of a pipe that go into the prompt; the rest goes to a file", gt=0
     )
 
 
 class UISettings(_Section):
-    editing: Literal["emacs", "vi"] = Field("emacs", description="key bindings of the input line")
-    notify: Literal["off", "bell", "osc9"] = Field(
-        "bell", description="signal when it waits for you or a long turn ends; osc9: on the desktop"
+    editing: Literal["emacs", "vi"] = setting("emacs", "key bindings of the input line")
+    notify: Literal["off", "bell", "osc9"] = setting(
+        "bell", "signal when it waits for you or a long turn ends; osc9: on the desktop"
     )
-    notify_after_s: float = Field(
-        10.0, ge=0, description="seconds after which a turn counts as long"
-    )
-    title: bool = Field(True, description="show the task in the title of the terminal")
+    notify_after_s: float = setting(10.0, "seconds after which a turn counts as long", ge=0)
+    title: bool = setting(True, "show the task in the title of the terminal")
 
 
 class Settings(_Section):
