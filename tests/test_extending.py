@@ -79,7 +79,7 @@ def test_the_package_is_installed_and_all_of_it_works(agent, serve, repository, 
     assert "[Older work is left out.]" in str(server.requests[-1].body)
     words = len((repository / "tally.py").read_text().split())
     assert f"{words} words" in str(server.requests[-1].body)
-    exported = agent("sessions", "export", "--last", "--format", "calls").stdout
+    exported = agent("sessions", "export", "--format", "calls").stdout
     assert re.fullmatch(r"how long is it\?\n(\d+\tbash\n){20}\d+\twords\n", exported), exported
     assert "how long is it?" in agent("tasks").stdout
     terminal = Emulated([*agent.command, "-c", *provider], agent.workspace, agent.environment)
@@ -154,7 +154,7 @@ def test_a_condenser(extended, serve, repository):
 def test_an_exporter(extended, serve, repository):
     extended.use(serve([Reply("", [Call("words", {"path": "tally.py"})]), Reply("Counted.")]))
     extended("run", "how long is it?")
-    done = extended("sessions", "export", "--last", "--format", "calls")
+    done = extended("sessions", "export", "--format", "calls")
     assert re.fullmatch(r"how long is it\?\n\d+\twords\n", done.stdout), done.stdout
 
 

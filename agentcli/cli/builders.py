@@ -9,7 +9,7 @@ from typing import Any
 from agentcli.app.agent_builder import AgentBuilder
 from agentcli.app.builders import builder_in
 from agentcli.cli.error_reporting import print_error
-from agentcli.cli.session_common import here
+from agentcli.cli.places import here
 from agentcli.errors import ConfigError
 from agentcli.security.redact import Redactor
 from agentcli.security.secret_variables import masked_values

@@ -71,9 +71,9 @@ def _run(arguments: list[str]) -> int:
 
 def _dispatch(arguments: list[str]) -> int:
     with interrupts.shield():
-        from agentcli.cli import app  # from now on an interrupt is reported in words
+        from agentcli.cli.command_tree import dispatch  # interrupts are reported in words now
 
-    return app.dispatch(arguments)
+    return dispatch(arguments)
 
 
 @contextmanager

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-from agentcli.app.configuration.config import PROJECT_FILE, load_settings, user_file
+from agentcli.app.configuration.config import load_settings
+from agentcli.app.configuration.places import PROJECT_FILE, user_file
 from agentcli.cli.options import option
 from agentcli.errors import ConfigError, UsageError, os_error_text
 from agentcli.files.private import read_regular, replace_durably

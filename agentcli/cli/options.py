@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
@@ -19,3 +19,17 @@ def option(spelling: str, about: str = "", **limits: Any) -> Any:
 def argument(name: str, about: str = "", **limits: Any) -> Any:
     """Declare an argument, which the help calls `name`."""
     return typer.Argument(metavar=name, help=about or None, **limits)
+
+
+Json = Annotated[bool, option("--json", "For programs.")]
+Everywhere = Annotated[bool, option("--all, -a", "Of all folders, not only of this one.")]
+Yes = Annotated[bool, option("--yes, -y", "Do not ask.")]
+OneSession = Annotated[str, argument("SESSION", "Id, unique start of one, or name.")]
+NoPager = Annotated[bool, option("--no-pager", "Straight to the terminal, however long it is.")]
+_NAMED = "Id, unique start of one, or name"
+SessionOrNewest = Annotated[
+    str | None, argument("SESSION", f"{_NAMED}; the newest here if left out.")
+]
+SessionOption = Annotated[
+    str | None, option("--session, -s SESSION", f"{_NAMED}; not the newest one here.")
+]

@@ -10,15 +10,12 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout, suppress
-from typing import Annotated, TextIO
+from typing import TextIO
 
-from agentcli.cli.options import option
 from agentcli.system.programs import find_program, user_environ
 from agentcli.ui.live import terminal_size
 from agentcli.ui.plain import is_plain
 from agentcli.ui.style import cells
-
-NoPager = Annotated[bool, option("--no-pager", "Straight to the terminal, however long it is.")]
 
 
 @contextmanager

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-from agentcli.app.configuration.skill_folders import skill_folders, user_skills
+from agentcli.app.configuration.places import skill_folders, user_skills
 from agentcli.app.configuration.trust import is_trusted, load_with_trust, require_outside_session
 from agentcli.cli.options import option
-from agentcli.cli.session_common import here
+from agentcli.cli.places import here
 from agentcli.errors import UsageError
 from agentcli.knowledge.instructions import repository_root
 from agentcli.knowledge.knowledge import read_skills

@@ -482,5 +482,5 @@ def test_the_end_of_the_process_is_the_end_of_its_sessions(agent, serve):
             zed.ends_with = (143,)
 
     run(work())
-    shown = agent("sessions", "show", "--last").stdout
+    shown = agent("sessions", "show").stdout
     assert "told to end" in shown or "terminated" in shown, shown

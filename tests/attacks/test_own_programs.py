@@ -118,7 +118,7 @@ def test_no_other_command_runs_them_either(arena, way):
         '[providers.mine]\nbase_url = "http://127.0.0.1:1/v1"\napi_key_command = "pass show key"\n'
         '[model]\nname = "mine/one"\n'
     )
-    for command in (["doctor"], ["models"], ["demo"], ["context", "--last"]):
+    for command in (["doctor"], ["models"], ["demo"], ["context"]):
         place.agent(*command)
         assert traces(place) == set(), command
 

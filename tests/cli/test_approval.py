@@ -44,7 +44,7 @@ def test_what_was_not_run_stays_so_when_the_session_is_resumed(agent, serve):
         "Nothing of this call was run. Do without it, and say at the end what it was needed for."
     )
     assert told[1:] == ["Not run: the call before it was refused."] * 2
-    shown = agent("sessions", "show", "--last").stdout
+    shown = agent("sessions", "show").stdout
     assert shown.count("not run: the call before it was refused") == 2, shown
 
 
@@ -160,5 +160,5 @@ def test_a_model_may_judge_the_risk(agent, serve):
     assert "it is not asked for" in done.stderr
     assert not (agent.workspace / "made").exists()
     assert "touch made" in str(server.requests[1].body["messages"])
-    cost = json.loads(agent("sessions", "show", "--last", "--cost", "--json").stdout)
+    cost = json.loads(agent("sessions", "show", "--cost", "--json").stdout)
     assert "judge" in str(cost)

@@ -49,7 +49,7 @@ def worked(agent, serve):
 
 
 def test_every_part_of_the_window_is_told(worked):
-    data = json.loads(worked("context", "--last", "--json").stdout)
+    data = json.loads(worked("context", "--json").stdout)
     kinds = {part["kind"] for part in data["parts"]}
     assert kinds == {
         "system",
@@ -71,7 +71,7 @@ def test_every_part_of_the_window_is_told(worked):
 
 
 def test_tokens_agree_with_what_the_provider_counted(worked):
-    data = json.loads(worked("context", "--last", "--json").stdout)
+    data = json.loads(worked("context", "--json").stdout)
     session = json.loads(worked("sessions", "list", "--json").stdout)[0]
     last = session["prompt_tokens"] / 3
     assert last < data["used_tokens"] < 3 * last
@@ -79,7 +79,7 @@ def test_tokens_agree_with_what_the_provider_counted(worked):
 
 @pytest.mark.parametrize("columns", [80, 120])
 def test_the_picture_fits_the_terminal_and_needs_no_colour(worked, columns):
-    done = worked("context", "--last", "--columns", str(columns))
+    done = worked("context", "--columns", str(columns))
     lines = done.stdout.splitlines()
     assert "\x1b" not in done.stdout
     assert max(map(len, lines)) <= columns

@@ -231,7 +231,7 @@ def test_a_window_that_is_closed_ends_it_and_nobody_is_said_to_have_interrupted(
     terminal = talk("wait for it", "--yolo" if state == "working" else "--no-sandbox")
     terminal.until("while [ ! -e go ]" if state == "working" else "do instead")
     assert terminal.hang_up() == 143
-    assert "by the user" not in agent("sessions", "show", "--last", "--full").stdout
+    assert "by the user" not in agent("sessions", "show", "--full").stdout
 
 
 def test_ctrl_b_is_for_commands(agent, serve, talk):

@@ -54,7 +54,7 @@ def test_a_page_is_told_as_markdown_in_a_frame(agent, serve):
         "| Option | Default |\n| --- | --- |\n| `retries` | 3 |\n\nFilled.\n</page>"
     ]
     assert [asked.path for asked in pages.asked] == ["/docs/"]
-    assert "status 200" in agent("sessions", "show", "--last").stdout
+    assert "status 200" in agent("sessions", "show").stdout
 
 
 def test_what_is_no_html_is_told_as_what_it_is(agent, serve):
@@ -79,7 +79,7 @@ def test_what_is_no_html_is_told_as_what_it_is(agent, serve):
     with serving(answers) as pages:
         server = serve(fetch(*(pages.url + path for path in [*answers, "/none"])))
         done = agent.use(server)("run", "--allow", pages.rule, "x")
-        shown = agent("sessions", "show", "--last", "--full").stdout
+        shown = agent("sessions", "show", "--full").stdout
     assert done.returncode == 0, done.stderr
     json_, kyrillic, japanese, image, archive, long, escapes, none = told(server)
     assert '{"a": [1]}' in json_

@@ -44,7 +44,7 @@ def test_a_model_merges_an_edit_which_can_be_taken_back_and_is_paid_for(agent, s
     assert "-    return 2\n+    return 3" in edited
     assert undone.startswith("Took back the last edit of a.py")
     assert file.read_text() == BEFORE
-    cost = json.loads(agent("sessions", "show", "--last", "--cost", "--json").stdout)
+    cost = json.loads(agent("sessions", "show", "--cost", "--json").stdout)
     assert "editor" in str(cost)
 
 

@@ -207,7 +207,7 @@ def test_a_check_of_an_untrusted_project_or_session_is_not_run(agent, serve):
     settings.unlink()
     agent("run", "--check", "touch ran; false", "--check-retries", "0", "x")
     (agent.workspace / "ran").unlink()
-    agent("sessions", "export", "--last", "-o", "out.json")
+    agent("sessions", "export", "-o", "out.json")
     agent("sessions", "import", "out.json")
     agent("resume", agent.sessions[-1].name, "-C", ".", "go on")
     assert not (agent.workspace / "ran").exists()

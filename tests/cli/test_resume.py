@@ -97,7 +97,7 @@ def test_a_session_in_use_names_its_holder(agent, serve):
     done = agent("resume", "--last", "more")
     assert done.returncode == 2
     assert f"in use by process {process.pid}" in done.stderr
-    assert agent("sessions", "show", "--last").returncode == 0
+    assert agent("sessions", "show").returncode == 0
     process.send_signal(signal.SIGTERM)
     process.communicate()
     assert process.returncode == 143
@@ -127,7 +127,7 @@ def test_a_hole_in_the_middle_is_named_and_nothing_is_written(agent, serve):
     done = agent("resume", "--last", "more")
     assert done.returncode == 1
     assert "000000003.json is missing" in done.stderr
-    shown = agent("sessions", "show", "--last")
+    shown = agent("sessions", "show")
     assert "start" in shown.stdout
     assert "000000003.json is missing" in shown.stderr
 

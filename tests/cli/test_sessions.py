@@ -127,17 +127,17 @@ def test_what_was_folded_can_be_seen_in_full_afterwards(agent, serve):
     agent.use(serve([Reply("", [Call("bash", {"command": script})]), Reply("Done.")]))
     ran = agent("run", "count")
     assert "row 6\n    … +15 lines\n" in ran.stderr
-    shown = agent("sessions", "show", "--last").stdout
+    shown = agent("sessions", "show").stdout
     number = re.search(r"… \+15 lines, --event (\d+)", shown)[1]
     assert f"… +20,017 lines, --event {number}\n" in shown
-    whole = agent("sessions", "show", "--last", "--event", number).stdout
+    whole = agent("sessions", "show", "--event", number).stdout
     assert script in whole
     assert "\n    19999\n    20000\n" in whole
     assert "…" not in whole
-    assert "19999\n" in agent("sessions", "show", "--last", "--full").stdout
-    events = json.loads(agent("sessions", "show", "--last", "--event", number, "--json").stdout)
+    assert "19999\n" in agent("sessions", "show", "--full").stdout
+    events = json.loads(agent("sessions", "show", "--event", number, "--json").stdout)
     assert events[0]["id"] == int(number)
-    missing = agent("sessions", "show", "--last", "--event", "999")
+    missing = agent("sessions", "show", "--event", "999")
     assert missing.returncode == 2
     assert "there is no event 999" in missing.stderr
 
@@ -295,7 +295,7 @@ def test_export_and_import_carry_a_session(agent, serve, tmp_path):
     agent.use(serve([Reply("", [Call("bash", {"command": "echo hi"})]), Reply("Said.")]))
     agent("run", "say hi")
     file = tmp_path / "out.jsonl"
-    done = agent("sessions", "export", "--last", "-f", "jsonl", "-o", str(file))
+    done = agent("sessions", "export", "-f", "jsonl", "-o", str(file))
     assert (done.returncode, done.stdout) == (0, "")
     assert file.stat().st_mode & 0o777 == 0o600
     imported = agent("sessions", "import", str(file))

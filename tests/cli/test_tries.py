@@ -218,7 +218,7 @@ def test_a_conversation_is_gone_on_with_in_each(agent, tmp_path):
     done = agent("resume", "--last", "--tries", "2", "--check", check, *choice, "another one")
     assert (done.returncode, done.stdout) == (0, "It is 43\n"), done.stderr
     assert (agent.workspace / "answer.txt").read_text() == "43\n"
-    shown = agent("sessions", "show", "--last").stdout
+    shown = agent("sessions", "show").stdout
     assert "It is 41." in shown
     assert "It is 43" in shown
     assert agent("undo").returncode == 0

@@ -16,13 +16,14 @@ from contextlib import suppress
 from typing import Annotated
 
 from agentcli.app.configuration.config import parse_assignments
-from agentcli.app.configuration.configured_store import use_configured_store
+from agentcli.app.configuration.store import use_configured_store
 from agentcli.app.configuration.trust import require_outside_session
-from agentcli.cli.ask_trust import would_take_effect
+from agentcli.cli.asking.trust import would_take_effect
 from agentcli.cli.builders import redactor
 from agentcli.cli.flags import Flags, with_flags
 from agentcli.cli.options import option
-from agentcli.cli.session_common import clean_up_interrupted_work, home
+from agentcli.cli.places import home
+from agentcli.cli.sessions.upkeep import clean_up_interrupted_work
 from agentcli.errors import ConfigError
 from agentcli.logs import log_to
 from agentcli.system.programs import user_environ

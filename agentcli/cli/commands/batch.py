@@ -60,7 +60,7 @@ def batch(
     as_json: Annotated[bool, option("--json", "The summary for programs.")] = False,
 ) -> int:
     # Help and wrong flags don't need the modules of sessions, which take 0.3 s to load.
-    from agentcli.cli.batch_run import run
+    from agentcli.cli.batch.run import run
 
     return run(
         flags,

@@ -24,11 +24,12 @@ from agentcli.app.configuration.config import parse_assignments
 from agentcli.cli.builders import builder_for, redactor
 from agentcli.cli.commands.diff import print_patch
 from agentcli.cli.flags import require_check, seconds
-from agentcli.cli.options import option
-from agentcli.cli.pager import NoPager, paged
-from agentcli.cli.session_common import Json, here, working
-from agentcli.cli.session_selector import Named, SessionOption, selected
-from agentcli.cli.undo_report import change_as_dict, change_line
+from agentcli.cli.options import Json, NoPager, SessionOption, SessionOrNewest, option
+from agentcli.cli.pager import paged
+from agentcli.cli.places import here
+from agentcli.cli.sessions.selector import selected
+from agentcli.cli.sessions.undo_report import change_as_dict, change_line
+from agentcli.cli.terminal import working
 from agentcli.sessions.history import FileState, actions_of_step
 from agentcli.sessions.search.finder import state_of
 from agentcli.ui.sanitize import printable
@@ -41,7 +42,7 @@ _LINES_OF_CHECK = 15
 
 def bisect(
     check: Annotated[str, option("--check COMMAND", "Exit code 0 says that all is well.")],
-    named: Named = None,
+    named: SessionOrNewest = None,
     until_passes: Annotated[
         bool, option("--until-passes", "The first step after which it passes.")
     ] = False,

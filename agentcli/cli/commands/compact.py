@@ -18,16 +18,17 @@ from typing import Annotated, Any
 from agentcli.app.compact import Compaction
 from agentcli.app.compact import compact as compact_session
 from agentcli.cli.builders import builder_for
-from agentcli.cli.options import option
-from agentcli.cli.session_common import Json, here, working
-from agentcli.cli.session_selector import Named, SessionOption, selected
+from agentcli.cli.options import Json, SessionOption, SessionOrNewest, option
+from agentcli.cli.places import here
+from agentcli.cli.sessions.selector import selected
+from agentcli.cli.terminal import working
 from agentcli.sessions.search.finder import state_of
 from agentcli.ui.sanitize import printable
 from agentcli.ui.summary import count, money, quantity
 
 
 def compact(
-    named: Named = None,
+    named: SessionOrNewest = None,
     focus: Annotated[str, option("--focus TEXT", "What the summary must keep.")] = "",
     preview: Annotated[
         bool, option("--preview", "Show the summary, which costs money, but don't apply it.")

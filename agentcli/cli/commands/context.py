@@ -17,12 +17,9 @@ from shutil import get_terminal_size
 from typing import Annotated, Any
 
 from agentcli.cli.builders import builder_for, report_config_error
-from agentcli.cli.options import option
-from agentcli.cli.session_common import (
-    Json,
-    here,
-)
-from agentcli.cli.session_selector import Last, Named, SessionOption, selected
+from agentcli.cli.options import Json, SessionOption, SessionOrNewest, option
+from agentcli.cli.places import here
+from agentcli.cli.sessions.selector import selected
 from agentcli.events import Event
 from agentcli.llm.catalog import Catalog
 from agentcli.memory.context_use import ContextUse, Part, Share, context_use
@@ -56,15 +53,14 @@ _MOST_SHARES = 20
 
 
 def context(
-    named: Named = None,
+    named: SessionOrNewest = None,
     session: SessionOption = None,
-    last: Last = False,
     columns: Annotated[
         int | None, option("--columns N", "Width, at most 120.", min=_LEAST_COLUMNS)
     ] = None,
     as_json: Json = False,
 ) -> None:
-    record = read_session(selected(named, session, last=last))
+    record = read_session(selected(named, session))
     use = use_of(record.events, record.state.model, _settings(record))
     if as_json:
         print(json.dumps(as_data(record, use), indent=2))

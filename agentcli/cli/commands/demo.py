@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Annotated
 
 from agentcli.app.agent_builder import AgentBuilder
-from agentcli.app.configuration.config import resolve_workspace
+from agentcli.app.configuration.places import resolve_workspace
 from agentcli.app.open_session import OpenSession
 from agentcli.app.sandbox import Containment
 from agentcli.cli.builders import builder_for
 from agentcli.cli.flags import Flags
 from agentcli.cli.options import option
-from agentcli.cli.outcome import OutcomeReporter
-from agentcli.cli.work import work
+from agentcli.cli.running.outcome import OutcomeReporter
+from agentcli.cli.running.work import work
 from agentcli.errors import ConfigError, UsageError
 from agentcli.system.programs import find_program, user_environ
 

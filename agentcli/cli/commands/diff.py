@@ -12,11 +12,10 @@ import sys
 from typing import Annotated
 
 from agentcli.app.undo import newest_changes
-from agentcli.cli.options import option
-from agentcli.cli.pager import NoPager, paged
-from agentcli.cli.session_common import Json
-from agentcli.cli.session_selector import Named, SessionOption, selected
-from agentcli.cli.undo_report import change_as_dict, change_line
+from agentcli.cli.options import Json, NoPager, SessionOption, SessionOrNewest, option
+from agentcli.cli.pager import paged
+from agentcli.cli.sessions.selector import selected
+from agentcli.cli.sessions.undo_report import change_as_dict, change_line
 from agentcli.errors import UsageError
 from agentcli.files.names import is_generated
 from agentcli.ui.sanitize import printable
@@ -25,7 +24,7 @@ from agentcli.ui.style import Line, Span, Style
 
 
 def diff(
-    named: Named = None,
+    named: SessionOrNewest = None,
     step: Annotated[int | None, option("--step N", "Only the Nth last step.", min=1)] = None,
     session: SessionOption = None,
     no_pager: NoPager = False,

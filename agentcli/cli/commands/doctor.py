@@ -22,11 +22,12 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from agentcli.app.agent_builder import AgentBuilder
-from agentcli.app.configuration.config import MANAGED_FILE, PROJECT_FILE, user_file
-from agentcli.app.configuration.keys import keys_file, stored_keys
+from agentcli.app.configuration.keys import stored_keys
+from agentcli.app.configuration.places import MANAGED_FILE, PROJECT_FILE, keys_file, user_file
 from agentcli.browser.finding import BrowserMissing, find_browser
 from agentcli.cli.builders import builder_for
-from agentcli.cli.options import option
+from agentcli.cli.options import Json, option
+from agentcli.cli.places import here
 from agentcli.cli.provider_probe import (
     ProviderAnswer,
     model_facts,
@@ -34,7 +35,6 @@ from agentcli.cli.provider_probe import (
     probe_providers,
     try_model,
 )
-from agentcli.cli.session_common import Json, here
 from agentcli.errors import AgentError, ConfigError, os_error_text
 from agentcli.files.output_folder import OutputFolder
 from agentcli.llm.catalog import Catalog

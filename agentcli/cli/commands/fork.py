@@ -17,16 +17,16 @@ from pathlib import Path
 from typing import Annotated
 
 from agentcli.app.fork import fork as fork_session
-from agentcli.cli.named_place import named_folder
-from agentcli.cli.options import option
-from agentcli.cli.session_common import Json, at_terminal, home, working
-from agentcli.cli.session_selector import Named, SessionOption, selected
+from agentcli.cli.options import Json, SessionOption, SessionOrNewest, option
+from agentcli.cli.places import home, named_folder
+from agentcli.cli.sessions.selector import selected
+from agentcli.cli.terminal import at_terminal, working
 from agentcli.sessions.session import read_session
 from agentcli.ui.sanitize import printable
 
 
 def fork(
-    named: Named = None,
+    named: SessionOrNewest = None,
     at: Annotated[int | None, option("--at EVENT", "An event's id; else the end.")] = None,
     folder: Annotated[
         Path | None, option("--dir DIR", "For the files: a new folder, or an empty one.")
@@ -52,13 +52,13 @@ def fork(
     if not message:
         print(f'agent resume {done.session_id} "…"')
         return 0
-    from agentcli.cli.continue_session import continue_session
+    from agentcli.cli.running.continue_session import continue_session
 
     return continue_session(home() / "sessions" / done.session_id, message)
 
 
 def _chosen(original: Path) -> tuple[int, str]:
-    from agentcli.cli.choose_message import choose_message
+    from agentcli.cli.sessions.choose_message import choose_message
     from agentcli.ui.picker import Question
 
     question = Question("fork from where? ", "forks", "forks and sends this")

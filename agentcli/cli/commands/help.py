@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from agentcli.cli.app import dispatch
+from agentcli.cli.command_tree import dispatch
 from agentcli.cli.options import argument
 
 

@@ -17,9 +17,10 @@ from typing import Any
 
 from agentcli.cli.builders import builder_for, report_config_error
 from agentcli.cli.error_reporting import print_error
-from agentcli.cli.pager import NoPager, paged
+from agentcli.cli.options import Json, NoPager
+from agentcli.cli.pager import paged
+from agentcli.cli.places import here
 from agentcli.cli.provider_probe import ProviderAnswer, model_facts, probe_providers
-from agentcli.cli.session_common import Json, here
 from agentcli.llm.catalog import Catalog
 from agentcli.ui.sanitize import printable, say, say_note
 

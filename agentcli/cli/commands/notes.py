@@ -12,8 +12,8 @@ import json
 from typing import Annotated
 
 from agentcli.app.knowledge import notes_on
-from agentcli.cli.options import option
-from agentcli.cli.session_common import Json, here, home
+from agentcli.cli.options import Json, option
+from agentcli.cli.places import here, home
 from agentcli.knowledge.notes import FILES
 from agentcli.system.homes import user_home
 from agentcli.system.programs import user_environ

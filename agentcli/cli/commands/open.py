@@ -15,8 +15,8 @@ from contextlib import suppress
 from typing import Annotated
 
 from agentcli.app.open_port import ITS_PAGES, open_port
-from agentcli.cli.options import argument
-from agentcli.cli.session_selector import SessionOption, selected
+from agentcli.cli.options import SessionOption, argument
+from agentcli.cli.sessions.selector import selected
 from agentcli.errors import SessionError, TurnInterrupted
 from agentcli.sessions.search.finder import in_use_by
 from agentcli.system.processes import open_pidfd

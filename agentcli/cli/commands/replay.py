@@ -23,9 +23,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
-from agentcli.cli.options import argument, option
-from agentcli.cli.session_common import Json
-from agentcli.cli.session_selector import SessionOption
+from agentcli.cli.options import Json, SessionOption, argument, option
 from agentcli.errors import UsageError
 
 _SHOW = "showing a session"
@@ -70,7 +68,7 @@ def replay(
     options |= {"--to": last, "--dir": folder, "--json": as_json or None}
     _require_for(mode, [option for option, value in options.items() if value is not None])
     # --help and wrong options don't need the modules of sessions.
-    from agentcli.cli import replaying
+    from agentcli.cli.replaying import replay as replaying
 
     source = replaying.source_of(named, session)
     if verify:
@@ -78,7 +76,7 @@ def replay(
     if save is not None:
         return replaying.save(source, save)
     if model is not None:
-        from agentcli.cli.continue_with_model import continue_with_model
+        from agentcli.cli.replaying.with_model import continue_with_model
 
         return continue_with_model(model, source, first, folder)
     return replaying.show(source, speed, first or 0, last, step=step)

@@ -32,8 +32,8 @@ def resume(
     try_models: TryModels = None,
 ) -> int:
     # Help and wrong flags don't need the modules of sessions, which take 0.3 s to load.
-    from agentcli.cli.session_selector import SessionSelector
-    from agentcli.cli.stored_session import work_in_stored
+    from agentcli.cli.running.stored_session import work_in_stored
+    from agentcli.cli.sessions.selector import SessionSelector
 
     if last and message is None:
         session, message = None, session

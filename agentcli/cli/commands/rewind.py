@@ -17,10 +17,11 @@ import json
 from typing import Annotated
 
 from agentcli.app.undo import rewind as rewind_session
-from agentcli.cli.options import option
-from agentcli.cli.session_common import Json, at_terminal, warn_unfinished_restore, working
-from agentcli.cli.session_selector import Named, SessionOption, selected
-from agentcli.cli.undo_report import report_undo
+from agentcli.cli.options import Json, SessionOption, SessionOrNewest, option
+from agentcli.cli.sessions.selector import selected
+from agentcli.cli.sessions.undo_report import report_undo
+from agentcli.cli.sessions.upkeep import warn_unfinished_restore
+from agentcli.cli.terminal import at_terminal, working
 from agentcli.errors import UsageError
 from agentcli.events.actions import MessageAction
 from agentcli.sessions.session import Session, SessionRecord, read_session
@@ -28,7 +29,7 @@ from agentcli.ui.sanitize import printable
 
 
 def rewind(
-    named: Named = None,
+    named: SessionOrNewest = None,
     to: Annotated[int | None, option("--to EVENT", "An event's id.")] = None,
     files: Annotated[bool, option("--files", "Only the files.")] = False,
     conversation: Annotated[bool, option("--conversation", "Only the conversation.")] = False,
@@ -55,13 +56,13 @@ def rewind(
         report_undo(opened.id, done, as_json, flags)
     if not message:
         return 0
-    from agentcli.cli.continue_session import continue_session
+    from agentcli.cli.running.continue_session import continue_session
 
     return continue_session(folder, message)
 
 
 def _chosen(record: SessionRecord, *, only_files: bool) -> tuple[int, str]:
-    from agentcli.cli.choose_message import choose_message
+    from agentcli.cli.sessions.choose_message import choose_message
     from agentcli.ui.picker import Question
 
     sending = "" if only_files else "goes back and sends this"

@@ -49,8 +49,8 @@ def run_once(
             hint="to record an existing session: agent replay --save FILE",
         )
     # Help and wrong flags don't need the modules of sessions, which take 0.3 s to load.
-    from agentcli.cli.session_selector import SessionSelector
-    from agentcli.cli.stored_session import work_in_stored
+    from agentcli.cli.running.stored_session import work_in_stored
+    from agentcli.cli.sessions.selector import SessionSelector
 
     which = SessionSelector(session, newest=continue_newest)
     return work_in_stored(flags, which, task, tries, models)
@@ -64,20 +64,20 @@ def _work_in_new(
     tries: int | None,
     models: list[str],
 ) -> int:
-    from agentcli.cli.new_session import NewSession
+    from agentcli.cli.running.new_session import NewSession
 
     if tries is not None or models:
-        from agentcli.cli.tries import TryOptions, run_tries
+        from agentcli.cli.tries.race import TryOptions, run_tries
 
         if record is not None:
             raise UsageError("--record is for one session, not for several tries")
         options = TryOptions(tries or len(models), models, name)
         return run_tries(flags, NewSession(task, flags, None), options)
-    from agentcli.cli.work import work
+    from agentcli.cli.running.work import work
 
     if record is None:
         return work(flags, NewSession(task, flags, name))
-    from agentcli.cli.run_recorder import RunRecorder
+    from agentcli.cli.replaying.run_recorder import RunRecorder
 
     recorder = RunRecorder(record, flags)
     return recorder.finish(work(flags, NewSession(task, flags, name, recorder.begin)))

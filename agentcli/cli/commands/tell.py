@@ -13,10 +13,10 @@ from __future__ import annotations
 import json
 from typing import Annotated
 
-from agentcli.cli import stdin
-from agentcli.cli.options import argument, option
-from agentcli.cli.session_common import Json, home
-from agentcli.cli.session_selector import Named, SessionOption, selected
+from agentcli.cli.options import Json, SessionOption, SessionOrNewest, argument, option
+from agentcli.cli.places import home
+from agentcli.cli.running import stdin
+from agentcli.cli.sessions.selector import selected
 from agentcli.errors import UsageError
 from agentcli.sessions import inbox
 from agentcli.sessions.file_store import FileStore
@@ -25,7 +25,7 @@ from agentcli.sessions.search.finder import session_states
 
 
 def tell(
-    named: Named = None,
+    named: SessionOrNewest = None,
     text: Annotated[str | None, argument("TEXT", "What to say; - reads it from stdin.")] = None,
     session: SessionOption = None,
     steer: Annotated[

@@ -14,10 +14,11 @@ from __future__ import annotations
 from typing import Annotated
 
 from agentcli.app.undo import undo as undo_steps
-from agentcli.cli.options import argument, option
-from agentcli.cli.session_common import Json, warn_unfinished_restore, working
-from agentcli.cli.session_selector import SessionOption, selected
-from agentcli.cli.undo_report import report_undo
+from agentcli.cli.options import Json, SessionOption, argument, option
+from agentcli.cli.sessions.selector import selected
+from agentcli.cli.sessions.undo_report import report_undo
+from agentcli.cli.sessions.upkeep import warn_unfinished_restore
+from agentcli.cli.terminal import working
 from agentcli.sessions.session import Session
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from agentcli.cli.app import command_tree
+from agentcli.cli.command_tree import command_tree
 from agentcli.llm.catalog import catalogued_models
 from agentcli.llm.provider import known_providers
 from agentcli.settings import ProviderSettings, Settings, descriptions

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from agentcli.app.configuration.configured_store import use_configured_store
+from agentcli.app.configuration.store import use_configured_store
 from agentcli.system.homes import state_home
 from agentcli.system.programs import user_environ
 

@@ -20,8 +20,8 @@ from agentcli.cli.conversation.mailbox import SessionMailbox
 from agentcli.cli.conversation.mentions import with_mentioned
 from agentcli.cli.conversation.shared_renderer import SharedRenderer
 from agentcli.cli.conversation.status import ConversationStatus
-from agentcli.cli.notifying import notifier_of
-from agentcli.cli.run_summary import summarise_run
+from agentcli.cli.running.notifying import notifier_of
+from agentcli.cli.running.summary import summarise_run
 from agentcli.errors import (
     AgentError,
     ConfigError,

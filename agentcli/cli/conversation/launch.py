@@ -24,7 +24,7 @@ from agentcli.ui.prompt.line_prompt import LinePrompt
 
 if TYPE_CHECKING:
     from agentcli.cli.flags import Flags
-    from agentcli.cli.session_selector import Chosen
+    from agentcli.cli.sessions.selector import Chosen
 
 
 _shown: ConversationControl | None = None
@@ -119,7 +119,7 @@ def finder(folder: str | None, session: str | None, *, newest: bool) -> Callable
     it from a list."""
 
     def find() -> Chosen:
-        from agentcli.cli.session_selector import SessionSelector
+        from agentcli.cli.sessions.selector import SessionSelector
 
         named = None if session in (None, "-") else session
         return SessionSelector(named, newest=newest, can_wait=True).find(folder)

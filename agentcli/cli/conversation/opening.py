@@ -15,23 +15,26 @@ from typing import Any
 from agentcli import __version__
 from agentcli.app.agent_builder import AgentBuilder, Prepared
 from agentcli.app.builders import UserQuestions, builder_in
-from agentcli.app.configuration.config import parse_assignments, resolve_workspace
-from agentcli.app.configuration.configured_store import use_configured_store
+from agentcli.app.configuration.config import parse_assignments
+from agentcli.app.configuration.places import resolve_workspace
+from agentcli.app.configuration.store import use_configured_store
 from agentcli.app.configuration.trust import Answer
 from agentcli.app.delegation.child_parent import ApproverFactory
 from agentcli.app.resume import workspace_of
 from agentcli.app.server_mentions import resources
-from agentcli.cli.ask_folders import ask_folders
-from agentcli.cli.ask_trust import ask_trust
+from agentcli.cli.asking.folders import ask_folders
+from agentcli.cli.asking.trust import ask_trust
 from agentcli.cli.conversation.control import ConversationControl
 from agentcli.cli.conversation.conversation import Conversation
 from agentcli.cli.conversation.mentions import MENTION
 from agentcli.cli.conversation.shared_renderer import SharedRenderer
 from agentcli.cli.flags import Flags
-from agentcli.cli.kept_outputs import kept_outputs
 from agentcli.cli.pager import show_in_pager
-from agentcli.cli.session_common import clean_up_interrupted_work, label, tilde_path
-from agentcli.cli.session_selector import Chosen
+from agentcli.cli.places import tilde_path
+from agentcli.cli.sessions.kept_outputs import kept_outputs
+from agentcli.cli.sessions.rows import label
+from agentcli.cli.sessions.selector import Chosen
+from agentcli.cli.sessions.upkeep import clean_up_interrupted_work
 from agentcli.cli.slash_command import (
     carry_out,
     help_lines,
@@ -125,7 +128,7 @@ def _prepared(
         try:
             return builder, builder.prepare()
         except SetupNeeded as missing:
-            from agentcli.cli.first_setup import set_up
+            from agentcli.cli.asking.first_setup import set_up
 
             with prompt.suspended():
                 done = set_up(builder, missing)

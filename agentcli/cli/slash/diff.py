@@ -9,8 +9,8 @@ from __future__ import annotations
 from agentcli.app.undo import newest_changes
 from agentcli.cli.commands.diff import patch_lines
 from agentcli.cli.conversation.conversation import Conversation
+from agentcli.cli.sessions.undo_report import change_line
 from agentcli.cli.slash_command import SlashCommand, number
-from agentcli.cli.undo_report import change_line
 from agentcli.errors import UsageError
 from agentcli.ui.style import Span
 

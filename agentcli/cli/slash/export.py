@@ -12,10 +12,9 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from agentcli.cli.atomic_file import write_atomically
 from agentcli.cli.builders import redactor_for
 from agentcli.cli.conversation.conversation import Conversation
-from agentcli.cli.session_common import tilde_path
+from agentcli.cli.places import tilde_path, write_atomically
 from agentcli.cli.slash_command import SlashCommand
 from agentcli.errors import UsageError
 from agentcli.sessions.session import read_session

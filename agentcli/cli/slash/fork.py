@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from agentcli.app.fork import fork as fork_session
-from agentcli.cli.choose_message import choose_message
 from agentcli.cli.conversation.conversation import Conversation
-from agentcli.cli.session_common import tilde_path
+from agentcli.cli.places import tilde_path
+from agentcli.cli.sessions.choose_message import choose_message
 from agentcli.cli.slash_command import SlashCommand
 from agentcli.system.homes import expanded
 from agentcli.ui.picker import Question

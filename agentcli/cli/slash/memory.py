@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from agentcli.app.knowledge import notes_on
 from agentcli.cli.conversation.conversation import Conversation
 from agentcli.cli.conversation.editing import edit
-from agentcli.cli.session_common import tilde_path
+from agentcli.cli.places import tilde_path
 from agentcli.cli.slash_command import SlashCommand
 from agentcli.errors import UsageError
 from agentcli.knowledge.notes import FILES, Notes, Target

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agentcli.app.policy_rules import forget_rule, rules_in_force
+from agentcli.app.policy.rules import forget_rule, rules_in_force
 from agentcli.cli.conversation.conversation import Conversation
 from agentcli.cli.slash_command import SlashCommand, beginning
 from agentcli.errors import UsageError

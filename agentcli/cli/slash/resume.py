@@ -13,9 +13,9 @@ from datetime import UTC, datetime
 from itertools import islice
 
 from agentcli.app.resume import workspace_of
-from agentcli.cli.choose_session import choose_session
 from agentcli.cli.conversation.conversation import Conversation
-from agentcli.cli.session_selector import Chosen
+from agentcli.cli.sessions.choose_session import choose_session
+from agentcli.cli.sessions.selector import Chosen
 from agentcli.cli.slash_command import SlashCommand, beginning
 from agentcli.errors import UsageError
 from agentcli.sessions import inbox

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 from agentcli.app.undo import undo as undo_steps
 from agentcli.cli.conversation.conversation import Conversation
+from agentcli.cli.sessions.undo_report import restored_lines, undo_notes
 from agentcli.cli.slash_command import SlashCommand, number
-from agentcli.cli.undo_report import restored_lines, undo_notes
 from agentcli.errors import UsageError
 from agentcli.ui.prompt.control import Completion
 from agentcli.ui.style import Span

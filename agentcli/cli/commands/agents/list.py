@@ -11,7 +11,8 @@ import json
 import sys
 
 from agentcli.cli.builders import builder_for, report_config_error
-from agentcli.cli.session_common import Json, here
+from agentcli.cli.options import Json
+from agentcli.cli.places import here
 from agentcli.ui.sanitize import printable, say, say_note
 
 

@@ -6,7 +6,7 @@ Examples:
 
 from __future__ import annotations
 
-from agentcli.app.configuration.config import user_file
+from agentcli.app.configuration.places import user_file
 from agentcli.system.programs import user_environ
 from agentcli.ui.sanitize import say
 

@@ -14,21 +14,16 @@ import json
 from pathlib import Path
 from typing import Annotated, Any
 
-from agentcli.app.configuration.config import (
-    PROJECT_FILE,
-    STORE,
-    beyond_tightening,
-    parse_assignment,
-    user_file,
-)
-from agentcli.app.configuration.session_store import without_password
+from agentcli.app.configuration.config import STORE, beyond_tightening, parse_assignment
+from agentcli.app.configuration.places import PROJECT_FILE, user_file
 from agentcli.app.configuration.settings_file import set_in_file
+from agentcli.app.configuration.store import without_password
 from agentcli.app.configuration.trust import load_with_trust, require_outside_session
-from agentcli.app.policy_rules import settings_rules
+from agentcli.app.policy.rules import settings_rules
 from agentcli.cli.builders import builder_for
 from agentcli.cli.error_reporting import print_error
 from agentcli.cli.options import argument, option
-from agentcli.cli.session_common import here
+from agentcli.cli.places import here
 from agentcli.errors import ConfigError, UsageError
 from agentcli.settings import Settings
 from agentcli.system.programs import user_environ

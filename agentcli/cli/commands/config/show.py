@@ -10,12 +10,12 @@ from __future__ import annotations
 import json
 from typing import Annotated
 
-from agentcli.app.configuration.config import STORE, resolve_workspace
-from agentcli.app.configuration.session_store import without_password
+from agentcli.app.configuration.config import STORE
+from agentcli.app.configuration.places import resolve_workspace
+from agentcli.app.configuration.store import without_password
 from agentcli.app.configuration.trust import load_with_trust
 from agentcli.cli.builders import report_config_error
-from agentcli.cli.options import option
-from agentcli.cli.session_common import Json
+from agentcli.cli.options import Json, option
 from agentcli.errors import ConfigError
 from agentcli.settings import flatten
 from agentcli.system.programs import user_environ

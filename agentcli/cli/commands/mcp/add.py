@@ -14,12 +14,12 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from agentcli.app.configuration.config import user_file
+from agentcli.app.configuration.places import user_file
 from agentcli.app.configuration.settings_file import add_table
 from agentcli.app.configuration.trust import require_outside_session
 from agentcli.cli.mcp_settings import ProjectFlag, has_server, named_in, project_file, write_project
 from agentcli.cli.options import argument, option
-from agentcli.cli.session_common import here
+from agentcli.cli.places import here
 from agentcli.errors import UsageError
 from agentcli.mcp.servers_file import check_name
 from agentcli.system.programs import user_environ

@@ -12,7 +12,7 @@ from __future__ import annotations
 import sys
 
 from agentcli.app.configuration.trust import require_outside_session
-from agentcli.cli.session_common import home
+from agentcli.cli.places import home
 from agentcli.sessions.search import index
 from agentcli.system.programs import user_environ
 

@@ -19,8 +19,9 @@ from typing import Annotated, Any
 from agentcli.app.sandbox import Containment
 from agentcli.app.server_plans import server_plans
 from agentcli.cli.builders import builder_for
-from agentcli.cli.options import argument
-from agentcli.cli.session_common import Json, here, working
+from agentcli.cli.options import Json, argument
+from agentcli.cli.places import here
+from agentcli.cli.terminal import working
 from agentcli.errors import UsageError
 from agentcli.mcp.answers import ServerFeatures
 from agentcli.mcp.schemas import one_line

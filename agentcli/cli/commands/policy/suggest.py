@@ -12,8 +12,8 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 
-from agentcli.cli.past_actions import Against, Past, past_actions, policy_of
-from agentcli.cli.session_common import Json
+from agentcli.cli.options import Json
+from agentcli.cli.sessions.past_actions import Against, Past, past_actions, policy_of
 from agentcli.security.policy.policy import Policy
 from agentcli.security.policy.rule import Rule
 from agentcli.security.policy.rules import parse_grants, split_grants

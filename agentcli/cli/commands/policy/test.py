@@ -14,9 +14,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-from agentcli.cli.options import argument
-from agentcli.cli.past_actions import Against, past_actions, policy_of
-from agentcli.cli.session_common import Json
+from agentcli.cli.options import Json, argument
+from agentcli.cli.sessions.past_actions import Against, past_actions, policy_of
 from agentcli.errors import ConfigError, UsageError
 from agentcli.files.toml_text import load_toml
 from agentcli.security.policy.rule import Rule

@@ -15,8 +15,9 @@ import json
 from dataclasses import asdict
 from typing import Annotated
 
-from agentcli.cli.options import argument, option
-from agentcli.cli.session_common import Json, home, working
+from agentcli.cli.options import Json, argument, option
+from agentcli.cli.places import home
+from agentcli.cli.terminal import working
 from agentcli.errors import AgentError, UsageError
 from agentcli.sessions.library import library_at, library_of
 from agentcli.sessions.search.finder import SessionTree, find, session_states

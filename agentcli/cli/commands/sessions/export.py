@@ -16,11 +16,11 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
-from agentcli.cli.atomic_file import write_atomically
 from agentcli.cli.builders import redactor
-from agentcli.cli.options import option
-from agentcli.cli.session_common import working
-from agentcli.cli.session_selector import Last, Named, SessionOption, selected
+from agentcli.cli.options import SessionOption, SessionOrNewest, option
+from agentcli.cli.places import write_atomically
+from agentcli.cli.sessions.selector import selected
+from agentcli.cli.terminal import working
 from agentcli.sessions.session import read_session
 from agentcli.sessions.transfer.export import exporter
 from agentcli.sessions.transfer.export.base import trajectory_of
@@ -28,15 +28,14 @@ from agentcli.ui.sanitize import printable
 
 
 def export(
-    named: Named = None,
+    named: SessionOrNewest = None,
     form: Annotated[str, option("--format, -f FORMAT", "json, jsonl, markdown or html.")] = "json",
     output: Annotated[Path | None, option("--output, -o FILE", "Instead of stdout.")] = None,
     session: SessionOption = None,
-    last: Last = False,
     as_json: Annotated[bool, option("--json", "The same as --format json.")] = False,
 ) -> int:
     write = exporter("json" if as_json else form)
-    folder = selected(named, session, last=last)
+    folder = selected(named, session)
     seen = output is None and sys.stdout.isatty()
     with nullcontext() if seen else working(f"writing {folder.name} as {form}"):
         record = read_session(folder)

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Annotated
 
 from agentcli.cli.builders import redactor
-from agentcli.cli.options import argument
-from agentcli.cli.session_common import Json, home, row
+from agentcli.cli.options import Json, argument
+from agentcli.cli.places import home
+from agentcli.cli.sessions.rows import session_as_dict
 from agentcli.sessions.search.finder import state_of
 from agentcli.sessions.transfer.importing import import_session
 from agentcli.ui.sanitize import say_note
@@ -32,7 +33,7 @@ def import_sessions(
     imported = import_session(home(), path, redactor())
     session_id = imported.folder.name
     if as_json:
-        facts = row(session_id, state_of(imported.folder))
+        facts = session_as_dict(imported.folder, state_of(imported.folder))
         print(json.dumps({**facts, "notes": list(imported.notes)}, indent=2))
         return
     for note in imported.notes:

@@ -16,18 +16,17 @@ from itertools import islice
 from pathlib import Path
 from typing import Annotated
 
-from agentcli.cli.options import option
-from agentcli.cli.pager import NoPager, paged
-from agentcli.cli.session_common import (
-    Everywhere,
-    Json,
-    clean_up_interrupted_work,
-    here,
-    home,
+from agentcli.cli.options import Everywhere, Json, NoPager, option
+from agentcli.cli.pager import paged
+from agentcli.cli.places import here, home
+from agentcli.cli.sessions.rows import (
+    how_it_stands,
     label,
-    row,
+    session_as_dict,
+    session_row,
+    when_and_how,
 )
-from agentcli.cli.session_rows import how_it_stands, session_row, when_and_how
+from agentcli.cli.sessions.upkeep import clean_up_interrupted_work
 from agentcli.sessions.library import library_of
 from agentcli.sessions.manage.retention import updated_at
 from agentcli.sessions.search.finder import FoundSession, SessionTree, session_states
@@ -56,7 +55,10 @@ def list_sessions(
     if as_json:
         users = library_of(home()).holders([folder.name for folder, _ in found])
         pids = {session_id: user.pid for session_id, user in users.items()}
-        rows = ({**row(folder.name, s), "in_use_by": pids.get(folder.name)} for folder, s in found)
+        rows = (
+            {**session_as_dict(folder, s), "in_use_by": pids.get(folder.name)}
+            for folder, s in found
+        )
         print(json.dumps(list(rows), indent=2))
     elif not found:
         other = "" if everywhere else f" in {workspace} (all: agent sessions list --all)"

@@ -12,9 +12,9 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Annotated
 
-from agentcli.cli.options import option
-from agentcli.cli.removal import remove_sessions
-from agentcli.cli.session_common import Everywhere, Json, Yes, here, home
+from agentcli.cli.options import Everywhere, Json, Yes, option
+from agentcli.cli.places import here, home
+from agentcli.cli.sessions.removal import remove_sessions
 from agentcli.errors import UsageError
 from agentcli.sessions.manage.retention import PruneRule, parse_age, to_prune, use_of
 

@@ -11,8 +11,9 @@ from __future__ import annotations
 import json
 from typing import Annotated
 
-from agentcli.cli.options import argument
-from agentcli.cli.session_common import Json, SessionId, home, row
+from agentcli.cli.options import Json, OneSession, argument
+from agentcli.cli.places import home
+from agentcli.cli.sessions.rows import session_as_dict
 from agentcli.events import Source
 from agentcli.events.actions import RenameAction
 from agentcli.sessions import session as stored
@@ -21,7 +22,7 @@ from agentcli.sessions.search.finder import find
 
 
 def rename(
-    session: SessionId,
+    session: OneSession,
     name: Annotated[str, argument("NAME", "The new name.")],
     as_json: Json = False,
 ) -> None:
@@ -32,7 +33,7 @@ def rename(
         opened.emit(RenameAction(name=name, source=Source.USER))
         state = opened.state
     if as_json:
-        print(json.dumps(row(folder.name, state), indent=2))
+        print(json.dumps(session_as_dict(folder, state), indent=2))
     else:
         print(f"{folder.name} is now {name}")
 

@@ -13,15 +13,15 @@ import json
 from dataclasses import asdict
 from typing import Annotated
 
-from agentcli.cli.options import option
-from agentcli.cli.session_common import Json, SessionId, home
+from agentcli.cli.options import Json, OneSession, option
+from agentcli.cli.places import home
 from agentcli.sessions.manage.repair import repair as repair_session
 from agentcli.sessions.search.finder import find
 from agentcli.ui.sanitize import say
 
 
 def repair(
-    session: SessionId,
+    session: OneSession,
     dry_run: Annotated[bool, option("--dry-run", "Only say what would be done.")] = False,
     as_json: Json = False,
 ) -> None:

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from agentcli.cli.options import argument
-from agentcli.cli.removal import remove_sessions
-from agentcli.cli.session_common import Json, Yes, home
+from agentcli.cli.options import Json, Yes, argument
+from agentcli.cli.places import home
+from agentcli.cli.sessions.removal import remove_sessions
 from agentcli.errors import UsageError
 from agentcli.sessions.manage.retention import use_of
 from agentcli.sessions.search.finder import SessionTree, find, session_states

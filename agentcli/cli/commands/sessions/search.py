@@ -14,9 +14,10 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Annotated
 
-from agentcli.cli.options import argument, option
-from agentcli.cli.pager import NoPager, paged
-from agentcli.cli.session_common import Everywhere, Json, age, here, home
+from agentcli.cli.options import Everywhere, Json, NoPager, argument, option
+from agentcli.cli.pager import paged
+from agentcli.cli.places import here, home
+from agentcli.cli.sessions.rows import age
 from agentcli.sessions.search import index
 from agentcli.ui.sanitize import printable
 from agentcli.ui.screen import Screen

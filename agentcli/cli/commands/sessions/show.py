@@ -16,12 +16,12 @@ import sys
 from dataclasses import asdict, replace
 from typing import Annotated
 
-from agentcli.cli.kept_outputs import kept_outputs
-from agentcli.cli.options import option
-from agentcli.cli.pager import NoPager, paged
-from agentcli.cli.session_common import Json, row
-from agentcli.cli.session_costs import show_cost
-from agentcli.cli.session_selector import Last, Named, SessionOption, selected
+from agentcli.cli.options import Json, NoPager, SessionOption, SessionOrNewest, option
+from agentcli.cli.pager import paged
+from agentcli.cli.sessions.costs import show_cost
+from agentcli.cli.sessions.kept_outputs import kept_outputs
+from agentcli.cli.sessions.rows import session_as_dict
+from agentcli.cli.sessions.selector import selected
 from agentcli.errors import UsageError
 from agentcli.events import event_to_dict
 from agentcli.evidence.fold import evidence_of
@@ -36,9 +36,8 @@ from agentcli.ui.transcript import belonging, render_conversation, render_event
 
 
 def show(
-    named: Named = None,
+    named: SessionOrNewest = None,
     session: SessionOption = None,
-    last: Last = False,
     event: Annotated[
         int | None, option("--event NUMBER", "Only this one, in full: a call with its output.")
     ] = None,
@@ -47,7 +46,7 @@ def show(
     no_pager: NoPager = False,
     as_json: Json = False,
 ) -> None:
-    folder = selected(named, session, last=last)
+    folder = selected(named, session)
     if cost:
         show_cost(folder, as_json=as_json)
         return
@@ -57,7 +56,10 @@ def show(
             _show_event(record, event, as_json)
     elif as_json:
         events = [event_to_dict(event) for event in record.events]
-        told = {**row(folder.name, record.state), "evidence": asdict(evidence_of(record.events))}
+        told = {
+            **session_as_dict(folder, record.state),
+            "evidence": asdict(evidence_of(record.events)),
+        }
         print(json.dumps({**told, "events": events}, indent=2))
     else:
         with paged(no_pager, at_end=True):

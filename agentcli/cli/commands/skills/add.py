@@ -20,9 +20,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated
 
-from agentcli.cli.options import argument, option
-from agentcli.cli.session_common import Json, Yes, confirmed, working
+from agentcli.cli.options import Json, Yes, argument, option
 from agentcli.cli.skill_common import ProjectFlag, target_folder
+from agentcli.cli.terminal import confirmed, working
 from agentcli.errors import UsageError
 from agentcli.files.names import size_text
 from agentcli.git.cloning import CloneFailed, clone, is_url

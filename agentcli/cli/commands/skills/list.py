@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import sys
 
-from agentcli.cli.session_common import Json
+from agentcli.cli.options import Json
 from agentcli.cli.skill_common import facts, known_skills, use_of
 from agentcli.ui.sanitize import printable, say, say_note
 from agentcli.ui.summary import count

@@ -12,9 +12,9 @@ import json
 import sys
 from typing import Annotated
 
-from agentcli.cli.options import argument
-from agentcli.cli.session_common import Json, Yes, confirmed
+from agentcli.cli.options import Json, Yes, argument
 from agentcli.cli.skill_common import ProjectFlag, known_skills, target_folder
+from agentcli.cli.terminal import confirmed
 from agentcli.errors import UsageError, os_error_text
 from agentcli.knowledge.skill_sources import remove_skill
 from agentcli.knowledge.skills import SKILL_FILE

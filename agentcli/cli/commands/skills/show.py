@@ -10,8 +10,7 @@ import json
 from difflib import get_close_matches
 from typing import Annotated
 
-from agentcli.cli.options import argument
-from agentcli.cli.session_common import Json
+from agentcli.cli.options import Json, argument
 from agentcli.cli.skill_common import facts, known_skills, use_of
 from agentcli.errors import UsageError
 from agentcli.knowledge.skills import Skill, Skills

@@ -12,16 +12,16 @@ from pathlib import Path
 from agentcli.app.agent_builder import AgentBuilder
 from agentcli.app.attachments import attached
 from agentcli.app.checks.requirement_spec import requirement_spec
-from agentcli.app.configuration.config import resolve_workspace
+from agentcli.app.configuration.places import resolve_workspace
 from agentcli.app.open_session import OpenSession
 from agentcli.app.resume import workspace_of
-from agentcli.cli import stdin
 from agentcli.cli.flags import Flags
-from agentcli.cli.inputs import UserInput, piped_beside
-from agentcli.cli.outcome import OutcomeReporter
-from agentcli.cli.session_common import warn_unfinished_restore
-from agentcli.cli.session_selector import Chosen, SessionSelector
-from agentcli.cli.work import work
+from agentcli.cli.running import stdin
+from agentcli.cli.running.inputs import UserInput, piped_beside
+from agentcli.cli.running.outcome import OutcomeReporter
+from agentcli.cli.running.work import work
+from agentcli.cli.sessions.selector import Chosen, SessionSelector
+from agentcli.cli.sessions.upkeep import warn_unfinished_restore
 from agentcli.errors import UsageError
 from agentcli.sessions import inbox
 from agentcli.sessions.session import Session, SessionRecord, Subscriber, read_session
@@ -43,7 +43,7 @@ def work_in_stored(
     stored = StoredSession(which, message, flags)
     if tries is None and not models:
         return work(flags, stored)
-    from agentcli.cli.tries import TryOptions, run_tries
+    from agentcli.cli.tries.race import TryOptions, run_tries
 
     options = TryOptions(tries or len(models), models)
     return run_tries(flags, stored, options, stored.record)

@@ -9,12 +9,11 @@ from pathlib import Path, PurePosixPath
 from agentcli.agent.replies import ending_of_reply
 from agentcli.app.fork import fork
 from agentcli.cli.builders import builder_for
-from agentcli.cli.continue_session import continue_session
 from agentcli.cli.flags import Flags
-from agentcli.cli.named_place import named_folder
-from agentcli.cli.new_session import NewSession
-from agentcli.cli.session_common import here, home
-from agentcli.cli.work import work
+from agentcli.cli.places import here, home, named_folder
+from agentcli.cli.running.continue_session import continue_session
+from agentcli.cli.running.new_session import NewSession
+from agentcli.cli.running.work import work
 from agentcli.errors import SessionError, UsageError
 from agentcli.events import Event
 from agentcli.files.git_layout import is_control_file

@@ -15,8 +15,8 @@ from agentcli import interrupts
 from agentcli.agent.ending import TurnResult
 from agentcli.cli.error_reporting import print_error
 from agentcli.cli.flags import Flags
-from agentcli.cli.notifying import notifier_of
-from agentcli.cli.run_summary import summarise_run
+from agentcli.cli.running.notifying import notifier_of
+from agentcli.cli.running.summary import summarise_run
 from agentcli.errors import AgentError, OutputError, SessionError, TurnInterrupted
 from agentcli.evidence.late import LateEvidence
 from agentcli.sessions.search.session_totals import SessionTotalsCounter

@@ -12,20 +12,21 @@ from dataclasses import asdict
 from pathlib import Path
 
 from agentcli.app.agent_builder import AgentBuilder
-from agentcli.app.reruns.record import with_recorded_settings, write_recording
-from agentcli.app.reruns.replay_copy import (
+from agentcli.app.replay.recorder import with_recorded_settings, write_recording
+from agentcli.app.replay.replay import Verification
+from agentcli.app.replay.replay import verify as verify_copy
+from agentcli.app.replay.replay_copy import (
     ReplayCopy,
     replay_copy_of_recording,
     replay_copy_of_session,
 )
-from agentcli.app.reruns.rerun import Verification
-from agentcli.app.reruns.rerun import verify as verify_copy
-from agentcli.app.reruns.rerun_tools import RerunContext
+from agentcli.app.replay.replay_tools import ReplayContext
 from agentcli.app.sandbox import Containment
 from agentcli.cli.builders import builder_for, redactor
-from agentcli.cli.named_place import named_file
-from agentcli.cli.session_common import clean_up_interrupted_work, here, working
-from agentcli.cli.session_selector import selected
+from agentcli.cli.places import here, named_file
+from agentcli.cli.sessions.selector import selected
+from agentcli.cli.sessions.upkeep import clean_up_interrupted_work
+from agentcli.cli.terminal import working
 from agentcli.errors import SessionError, UsageError
 from agentcli.files.names import display_path
 from agentcli.replay.recording import Recording, read_recording
@@ -125,7 +126,7 @@ def _has_hooks(builder: AgentBuilder) -> bool:
     return bool(hooks.PreToolUse or hooks.PostToolUse)
 
 
-def _context(source: Source, builder: AgentBuilder) -> RerunContext:
+def _context(source: Source, builder: AgentBuilder) -> ReplayContext:
     settings = builder.settings
     if isinstance(source, Recording):
         # The result for a recording must not depend on the settings of whoever verifies it.
@@ -134,7 +135,7 @@ def _context(source: Source, builder: AgentBuilder) -> RerunContext:
         except ValueError as error:
             kept = ", ".join(f"{key} = {value!r}" for key, value in source.header.settings.items())
             raise SessionError(f"the settings of the recording are not valid: {kept}") from error
-    return RerunContext(
+    return ReplayContext(
         settings=settings,
         environ=builder.environ,
         home=builder.home,

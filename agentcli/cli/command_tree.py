@@ -25,7 +25,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command, get_group
 
 from agentcli import __version__
-from agentcli.app.configuration.configured_store import use_configured_store
+from agentcli.app.configuration.store import use_configured_store
 from agentcli.cli.quoting import quoted
 from agentcli.errors import AgentError, UsageError
 from agentcli.extensions import ExtensionPoint

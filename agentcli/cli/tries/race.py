@@ -20,15 +20,16 @@ from agentcli.app.checks.requirement_spec import requirement_spec
 from agentcli.app.checks.tries import Tries, TryCopy, tries_of
 from agentcli.app.configuration.config import parse_assignments
 from agentcli.checkpoints.snapshots import Change
-from agentcli.cli.ask_trust import ask_trust
+from agentcli.cli.asking.trust import ask_trust
 from agentcli.cli.flags import Flags
-from agentcli.cli.inputs import UserInput
-from agentcli.cli.outcome import OutcomeReporter
-from agentcli.cli.session_common import clean_up_interrupted_work, working
-from agentcli.cli.stdin import kept_on_failure
-from agentcli.cli.tries_view import TriesView, TryProgress, best_of
-from agentcli.cli.try_process import Attempt, Listener
-from agentcli.cli.work import report_failures
+from agentcli.cli.running.inputs import UserInput
+from agentcli.cli.running.outcome import OutcomeReporter
+from agentcli.cli.running.stdin import kept_on_failure
+from agentcli.cli.running.work import report_failures
+from agentcli.cli.sessions.upkeep import clean_up_interrupted_work
+from agentcli.cli.terminal import working
+from agentcli.cli.tries.process import Attempt, Listener
+from agentcli.cli.tries.view import TriesView, TryProgress, best_of
 from agentcli.errors import TurnInterrupted, UsageError
 from agentcli.events.progress import Notice
 from agentcli.evidence.fold import EvidenceFold

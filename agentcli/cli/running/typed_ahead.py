@@ -12,7 +12,7 @@ from contextlib import ExitStack, suppress
 from typing import Any
 
 from agentcli import interrupts
-from agentcli.cli.outcome import is_pipe
+from agentcli.cli.running.outcome import is_pipe
 from agentcli.errors import SessionError
 from agentcli.events import Event, Progress
 from agentcli.interrupts import shield

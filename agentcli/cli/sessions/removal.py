@@ -6,7 +6,10 @@ import json
 import sys
 from pathlib import Path
 
-from agentcli.cli.session_common import age, clean_up_interrupted_work, confirmed, home, label, row
+from agentcli.cli.places import home
+from agentcli.cli.sessions.rows import age, label, session_as_dict
+from agentcli.cli.sessions.upkeep import clean_up_interrupted_work
+from agentcli.cli.terminal import confirmed
 from agentcli.errors import AgentError
 from agentcli.files.names import size_text
 from agentcli.sessions.manage.retention import remove, size_of, updated_at
@@ -39,7 +42,9 @@ def remove_sessions(
         clean_up_interrupted_work()
     freed = sum(sizes[folder] for folder, _ in gone)
     if as_json:
-        told = [{**row(folder.name, state), "bytes": sizes[folder]} for folder, state in gone]
+        told = [
+            {**session_as_dict(folder, state), "bytes": sizes[folder]} for folder, state in gone
+        ]
         print(json.dumps({"dry_run": dry_run, "sessions": told, "bytes": freed}, indent=2))
     elif gone and not dry_run:
         print(f"removed {count(len(gone), 'session')}, {size_text(freed)} freed")

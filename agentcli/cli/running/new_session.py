@@ -8,12 +8,12 @@ from pathlib import Path
 from agentcli.app.agent_builder import AgentBuilder
 from agentcli.app.attachments import attached
 from agentcli.app.checks.requirement_spec import requirement_spec
-from agentcli.app.configuration.config import resolve_workspace
+from agentcli.app.configuration.places import resolve_workspace
 from agentcli.app.open_session import OpenSession
-from agentcli.cli import stdin
 from agentcli.cli.flags import Flags
-from agentcli.cli.inputs import UserInput, piped_beside
-from agentcli.cli.outcome import OutcomeReporter
+from agentcli.cli.running import stdin
+from agentcli.cli.running.inputs import UserInput, piped_beside
+from agentcli.cli.running.outcome import OutcomeReporter
 from agentcli.errors import UsageError
 from agentcli.sessions.manage.naming import checked_name, require_free
 

@@ -6,9 +6,8 @@ import time
 from collections.abc import Sequence
 from typing import TextIO
 
-from agentcli.batch.carry_out import Activity
 from agentcli.batch.ledger import Ledger
-from agentcli.batch.task import Order, Result
+from agentcli.batch.task import Activity, Order, Result
 from agentcli.ui.live import LiveRegion
 from agentcli.ui.sanitize import printable
 from agentcli.ui.screen import SPINNER, Screen

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from agentcli.app.agent_builder import AgentBuilder
 from agentcli.app.checks.requirement_spec import RequirementSpec
 from agentcli.app.open_session import OpenSession
-from agentcli.cli import stdin
+from agentcli.cli.running import stdin
 from agentcli.ui.sanitize import say_note
 
 

@@ -20,10 +20,10 @@ from agentcli.app.delegation.child_run import Follower
 from agentcli.app.open_session import OpenSession
 from agentcli.cli.builders import redactor
 from agentcli.cli.flags import Flags
-from agentcli.cli.inputs import UserInput
-from agentcli.cli.outcome import OutcomeReporter
-from agentcli.cli.tries_view import TryProgress
-from agentcli.cli.work import one_turn, report_failures
+from agentcli.cli.running.inputs import UserInput
+from agentcli.cli.running.outcome import OutcomeReporter
+from agentcli.cli.running.work import one_turn, report_failures
+from agentcli.cli.tries.view import TryProgress
 from agentcli.errors import AgentError, TurnInterrupted
 from agentcli.events import Progress
 from agentcli.events.progress import ChildProgress

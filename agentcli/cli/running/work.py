@@ -15,16 +15,16 @@ from agentcli.api.session import Session
 from agentcli.app.agent_builder import AgentBuilder
 from agentcli.app.builders import NOBODY, UserQuestions, builder_in
 from agentcli.app.configuration.config import parse_assignments
-from agentcli.app.configuration.configured_store import use_configured_store
+from agentcli.app.configuration.store import use_configured_store
 from agentcli.app.delegation.child_parent import ApproverFactory
 from agentcli.app.open_session import OpenSession
-from agentcli.cli.ask_folders import ask_folders
-from agentcli.cli.ask_trust import ask_trust
+from agentcli.cli.asking.folders import ask_folders
+from agentcli.cli.asking.trust import ask_trust
 from agentcli.cli.error_reporting import internal_error
 from agentcli.cli.flags import Flags
-from agentcli.cli.outcome import OutcomeReporter
-from agentcli.cli.session_common import clean_up_interrupted_work
-from agentcli.cli.typed_ahead import TypedAhead, is_typed_at
+from agentcli.cli.running.outcome import OutcomeReporter
+from agentcli.cli.running.typed_ahead import TypedAhead, is_typed_at
+from agentcli.cli.sessions.upkeep import clean_up_interrupted_work
 from agentcli.errors import AgentError, SessionError, SetupNeeded, TurnInterrupted, os_error_text
 from agentcli.events.progress import Notice
 from agentcli.sessions.state import AgentState
@@ -139,6 +139,6 @@ def one_turn(opened: OpenSession, flags: Flags, outcome: OutcomeReporter) -> int
 
 def _set_up(builder: AgentBuilder, missing: SetupNeeded) -> bool:
     """Ask the user for what is missing to reach a model; return whether they gave it."""
-    from agentcli.cli.first_setup import set_up
+    from agentcli.cli.asking.first_setup import set_up
 
     return set_up(builder, missing)

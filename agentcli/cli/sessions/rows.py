@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
 
-from agentcli.cli.session_common import age, home, tilde_path
+from agentcli.cli.places import home, tilde_path
 from agentcli.sessions.library import library_of
 from agentcli.sessions.manage.retention import updated_at
 from agentcli.sessions.search.finder import FoundSession
@@ -12,9 +15,11 @@ from agentcli.sessions.state import State
 from agentcli.sessions.store import Holder
 from agentcli.ui.choices import Choice, aligned
 from agentcli.ui.resume_summary import how_it_ended
+from agentcli.ui.sanitize import printable
 from agentcli.ui.style import Line, Span, Style
-from agentcli.ui.summary import count, money
+from agentcli.ui.summary import ago, count, money
 
+_LONG_AGO_DAYS = 30
 _STYLES: dict[str, Style] = {"failed": "red", "finished": "green"}
 
 
@@ -58,3 +63,37 @@ def _facts(found: FoundSession, user: Holder | None) -> list[Span]:
         Span(count(state.iteration, "step"), "dim"),
         Span("" if state.cost_usd is None else money(state.cost_usd), "dim"),
     ]
+
+
+def label(state: State) -> str:
+    """Return name and title on one line, safe to show."""
+    text = f"{state.name}: {state.title}" if state.name else state.title
+    return printable(text, multiline=False).strip()
+
+
+def age(moment: datetime) -> str:
+    """Return how long ago that was, in at most eleven columns; the date if it was long ago."""
+    passed = datetime.now(UTC) - moment
+    if passed.days > _LONG_AGO_DAYS:
+        return f"{moment.astimezone():%Y-%m-%d}"
+    return ago(passed.total_seconds())
+
+
+def session_as_dict(folder: Path, state: State) -> dict[str, Any]:
+    return {
+        "session_id": folder.name,
+        "name": state.name,
+        "title": state.title,
+        "state": state.agent_state,
+        "workspace": state.workspace,
+        "model": state.model,
+        "created_at": state.created_at,
+        "updated_at": state.updated_at,
+        "delegated_by": state.delegated_by,
+        "steps": state.iteration,
+        "prompt_tokens": state.total("prompt_tokens"),
+        "completion_tokens": state.total("completion_tokens"),
+        "cache_read_tokens": state.total("cache_read_tokens"),
+        "cost_usd": state.cost_usd,
+        "events": state.end_id + 1,
+    }

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from agentcli.cli.flags import Flags
-from agentcli.cli.session_selector import SessionSelector
-from agentcli.cli.stored_session import StoredSession
-from agentcli.cli.work import work
+from agentcli.cli.running.stored_session import StoredSession
+from agentcli.cli.running.work import work
+from agentcli.cli.sessions.selector import SessionSelector
 
 
 def continue_session(folder: Path, message: str | None, model: str | None = None) -> int:

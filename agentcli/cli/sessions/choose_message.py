@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from agentcli.cli.session_common import age
+from agentcli.cli.sessions.rows import age
 from agentcli.errors import NothingChosen, UsageError
 from agentcli.events import Event, Source
 from agentcli.events.actions import MessageAction

@@ -14,7 +14,7 @@ from agentcli.batch.ledger import Ledger
 from agentcli.batch.start import BatchRequest, run_batch
 from agentcli.batch.summary import table
 from agentcli.batch.task import Order
-from agentcli.cli.batch_progress import BatchProgress
+from agentcli.cli.batch.progress import BatchProgress
 from agentcli.cli.flags import Flags
 from agentcli.errors import TurnInterrupted
 from agentcli.ui.sanitize import printable

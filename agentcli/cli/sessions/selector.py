@@ -5,21 +5,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import NamedTuple
 
-from agentcli.app.configuration.config import resolve_workspace
-from agentcli.cli.options import argument, option
-from agentcli.cli.session_common import clean_up_interrupted_work, home
+from agentcli.app.configuration.places import resolve_workspace
+from agentcli.cli.places import home
+from agentcli.cli.sessions.upkeep import clean_up_interrupted_work
 from agentcli.errors import UsageError
 from agentcli.sessions.search.finder import find, newest
-
-_NAMED = "Id, unique start of one, or name"
-Named = Annotated[str | None, argument("SESSION", f"{_NAMED}; the newest here if left out.")]
-SessionOption = Annotated[
-    str | None, option("--session, -s SESSION", f"{_NAMED}; not the newest one here.")
-]
-Last = Annotated[bool, option("--last", "The newest session here.", hidden=True)]
-"""The default where no session is named; scripts may state it explicitly."""
 
 
 class Chosen(NamedTuple):
@@ -49,17 +41,17 @@ class SessionSelector:
         workspace = None if self.everywhere else resolve_workspace(folder)
         if self.newest:
             return Chosen(newest(home(), workspace))
-        from agentcli.cli.choose_session import choose_session  # loads prompt_toolkit
+        from agentcli.cli.sessions.choose_session import choose_session  # loads prompt_toolkit
 
         picked = choose_session(workspace, can_wait=self.can_wait)
         return Chosen(picked.value, picked.message)
 
 
-def selected(named: str | None = None, option: str | None = None, *, last: bool = False) -> Path:
+def selected(named: str | None = None, option: str | None = None) -> Path:
     """Return the folder of the session that a command is about: `named` by its argument or `option`
     by -s, else the newest here. Raises UsageError."""
     if named is not None and option is not None:
         raise UsageError(f"which session: {named!r} or {option!r}?")
     session = named if named is not None else option
     clean_up_interrupted_work()
-    return SessionSelector(session, newest=last or session is None).find().folder
+    return SessionSelector(session, newest=session is None).find().folder

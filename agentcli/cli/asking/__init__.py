@@ -1,0 +1,1 @@
+"""What the user is asked at the terminal before work begins: trust, folders, the first model."""

@@ -1,0 +1,1 @@
+"""`agent batch`: running it, and showing its progress."""

@@ -1,0 +1,1 @@
+"""`agent replay`, and the recordings of `agent run --record`."""

@@ -1,0 +1,1 @@
+"""Stored sessions: selected, chosen from a list, shown, removed."""

@@ -1,0 +1,1 @@
+"""`agent run --tries`: several tries at a task, each in its own process."""
