@@ -134,7 +134,7 @@ class EditorSession:
     def say(self, said: Prompt) -> StopReason:
         opened = self.open()
         if self._was_stopped:
-            opened.session.answer_pending(_STOPPED, _NOT_STARTED)
+            opened.session.close_pending(_STOPPED, _NOT_STARTED)
         self._was_stopped = False
         typed = said.typed
         said = self._commands.expanded(said, opened)

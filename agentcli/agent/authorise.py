@@ -24,7 +24,7 @@ _NOTHING_RUN = "Nothing of this call was run."
 _BETWEEN_PARTS = re.compile(r"[;\n|]|&&")
 
 
-def batches(actions: Sequence[Action], agent: Agent) -> Iterator[list[Action]]:
+def parallel_groups(actions: Sequence[Action], agent: Agent) -> Iterator[list[Action]]:
     """Yield groups of consecutive actions that may run in parallel; others alone, `finish` last."""
     ordered = sorted(actions, key=lambda action: isinstance(action, AgentFinishAction))
     for company, group in groupby(ordered, key=lambda action: _company(agent, action)):
@@ -51,8 +51,9 @@ class Authoriser:
         self._session = session
         self._refused: set[str] = set()
 
-    def allows(self, action: Action) -> bool:
-        """Whether `action` may run; if not, its observation is recorded here."""
+    def authorise(self, action: Action) -> bool:
+        """Have it decided whether `action` may run, and record that. If it may not, its observation
+        is recorded, too."""
         reply = action.reply.id if action.reply else ""
         if reply in self._refused:
             why = "Not run: the call before it was refused."

@@ -1,11 +1,10 @@
-"""What comes before each model call: condensing the conversation, and delivering inbox messages."""
+"""Condensing the conversation before a model call."""
 
 from __future__ import annotations
 
 from functools import cache
 
 from agentcli.agent.agent import Agent
-from agentcli.sessions.inbox import Delivery
 from agentcli.sessions.session import Session
 
 
@@ -22,14 +21,3 @@ def condense(agent: Agent, session: Session) -> None:
 
     if condensation := agent.memory.condense(session.events, permit):
         session.emit(condensation)
-
-
-def deliver_queued(agent: Agent, session: Session, delivery: Delivery) -> bool:
-    """Record the messages in the inbox with this `delivery`, and the knowledge that they call for.
-    Return whether there were any."""
-    hooks = agent.hooks
-    refuse = (lambda text: hooks.submitting(session, text)) if hooks else (lambda text: "")
-    delivered = session.deliver_queued(delivery, refuse) > 0
-    if delivered:
-        agent.recall(session)
-    return delivered

@@ -51,7 +51,7 @@ def write_summary(
     return bool(_answer(session.events))
 
 
-def allow_work_again(session: Session) -> None:
+def tell_work_continues(session: Session) -> None:
     """Tell the model that it may continue, if the last thing it was told is to stop and sum up."""
     if is_summary_due(session.events):
         session.emit(MessageAction(content=_GO_ON, source=Source.ENVIRONMENT))
@@ -78,7 +78,7 @@ def _answer(events: Sequence[Event]) -> str:
 def _request(ending: Ending) -> MessageAction:
     return MessageAction(
         content=f"[Stop here: {ending.content}. Call no more tools. Say in a few lines, for the "
-        "person who gave you the task, what was done, what you know to work, and what is left to "
+        "user who gave you the task, what was done, what you know to work, and what is left to "
         "do.]",
         source=Source.ENVIRONMENT,
         wait_for_response=True,

@@ -10,11 +10,12 @@ from contextlib import nullcontext
 
 from agentcli.agent.agent import Agent
 from agentcli.agent.approval_denied import explain_denied_approval
-from agentcli.agent.authorise import Authoriser, batches
-from agentcli.agent.compaction import condense, deliver_queued
+from agentcli.agent.authorise import Authoriser, parallel_groups
+from agentcli.agent.compaction import condense
 from agentcli.agent.ending import Ending, TurnResult
 from agentcli.agent.execute import checkpoint_after_turn, execute, record_not_started
-from agentcli.agent.limit_summary import allow_work_again, write_summary
+from agentcli.agent.inbox import deliver_queued
+from agentcli.agent.limit_summary import tell_work_continues, write_summary
 from agentcli.agent.model_call import call_model
 from agentcli.agent.replies import ending_of_reply, last_answer
 from agentcli.agent.stuck import check_progress
@@ -77,8 +78,8 @@ def work(agent: Agent, session: Session, countdown: Countdown | None) -> Ending:
 def act(agent: Agent, session: Session) -> None:
     """Execute the recorded actions that have no observation yet, if they are allowed."""
     authoriser = Authoriser(agent, session)
-    for batch in batches(session.pending_actions(), agent):
-        execute(agent, session, [action for action in batch if authoriser.allows(action)])
+    for group in parallel_groups(session.pending_actions(), agent):
+        execute(agent, session, [action for action in group if authoriser.authorise(action)])
 
 
 def ended_by_model(agent: Agent, session: Session) -> Ending | None:
@@ -106,15 +107,14 @@ def forced_ending(agent: Agent, session: Session, countdown: Countdown | None) -
     if ending := agent.limits.ending_at_limit(session.state, countdown):
         return ending
     finding = check_progress(session.events, session.state, interactive=agent.interactive)
-    if isinstance(finding, Ending):
+    if finding is None or isinstance(finding, Ending):
         return finding
-    if finding is not None:
-        session.emit(finding)
+    session.emit(finding)
     return None
 
 
 def think(agent: Agent, session: Session) -> None:
     """Ask the model and record what it says and wants to do."""
-    allow_work_again(session)
+    tell_work_continues(session)
     condense(agent, session)
     call_model(agent, session)

@@ -15,7 +15,7 @@ from agentcli.events.actions import MessageAction
 from agentcli.events.observations import SessionStartedObservation
 from agentcli.files.names import quoted_path
 from agentcli.sessions.history import cut_at
-from agentcli.sessions.manage.copying import copy_events
+from agentcli.sessions.manage.forking import copy_events
 from agentcli.sessions.manage.staging import drafting, staging
 from agentcli.sessions.search.finder import new_folder
 from agentcli.sessions.session import SessionRecord, read_session

@@ -26,7 +26,7 @@ class RequirementsObservation(Observation, kind="requirements"):
         return f"required: {', '.join(wanted) or 'nothing'}"
 
 
-class RequirementObservation(Observation, kind="requirement"):
+class RequirementJudgedObservation(Observation, kind="requirement"):
     """Whether a requirement was `met` when the model was done; if not, `content` says why. For a
     check: its `command`, its duration in seconds, and its exit code, None if it ran out of time."""
 

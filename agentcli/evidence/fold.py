@@ -24,7 +24,7 @@ from agentcli.events.observations import (
     SessionStartedObservation,
     ToolResultObservation,
 )
-from agentcli.events.requirements import RequirementObservation
+from agentcli.events.requirements import RequirementJudgedObservation
 from agentcli.evidence.runners import (
     RunnerCall,
     is_below,
@@ -137,7 +137,7 @@ class EvidenceFold:
                 self._checkpoint(event)
             case RewindAction() if event.tree is not None:
                 self._rewound(event.id)
-            case RequirementObservation(requirement="check"):
+            case RequirementJudgedObservation(requirement="check"):
                 self._checked(event)
             case Observation(cause=int()) if not isinstance(event, DecisionObservation):
                 self._came(event)
@@ -306,7 +306,7 @@ class EvidenceFold:
         if len(self._runs) > _MOST_RUNS:
             del self._runs[0]
 
-    def _checked(self, event: RequirementObservation) -> None:
+    def _checked(self, event: RequirementJudgedObservation) -> None:
         """Count the user's check as tests."""
         outcome: Outcome = "passed" if event.met else "failed"
         shown = TestRun(event.id, _short(event.command), _CHECK, outcome)

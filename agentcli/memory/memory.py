@@ -193,7 +193,7 @@ class Memory:
         gave_up = self._stats.poor_passes >= _MOST_POOR_PASSES
         looks = not gave_up and (view.forced or view.tokens >= self._look_at)
         action = self._condenser.condense(view) if looks else None
-        if looks and action is None and view.read:
+        if looks and action is None and view.is_loaded:
             self._look_at = view.tokens * _LOOK_AGAIN
         if action is None and self._truncate and self._overfull(view):
             action = DropOldest().condense(replace(view, forced="the window is full"))

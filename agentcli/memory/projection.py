@@ -44,7 +44,7 @@ _MASK_HINT_CHARS = 120
 _SLACK_CHARS = 3_000
 """An excess smaller than this is not cut."""
 _NO_RESULT = "Interrupted; its effect is unknown. Check before you repeat it."
-_BOUNDED = (
+_CUT_BY_TOOL = (
     *(CmdOutputObservation, FileReadObservation, IPythonRunCellObservation),
     *(BrowserOutputObservation, MCPObservation, RecallObservation),
 )
@@ -234,7 +234,7 @@ def is_told_uncalled(event: Observation) -> bool:
 
 def shown_text(event: Observation) -> str:
     """Return as much of the content of `event` as the model sees."""
-    limit = MAX_BOUNDED_CHARS if isinstance(event, _BOUNDED) else MAX_OBSERVATION_CHARS
+    limit = MAX_BOUNDED_CHARS if isinstance(event, _CUT_BY_TOOL) else MAX_OBSERVATION_CHARS
     return clip(event.content, limit)
 
 

@@ -92,7 +92,7 @@ class View:
         return self.load()
 
     @property
-    def read(self) -> bool:
+    def is_loaded(self) -> bool:
         """Whether the events have been loaded."""
         return "events" in self.__dict__
 

@@ -11,7 +11,7 @@ import json
 import os
 import secrets
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -69,13 +69,10 @@ def remove(folder: Path, message_id: str) -> None:
     (folder / "inbox" / f"{message_id}.json").unlink(missing_ok=True)
 
 
-def already_recorded(
-    events: Sequence[Event], messages: Sequence[QueuedMessage]
-) -> Iterator[QueuedMessage]:
-    """Return messages already recorded as events: the session was killed before removing them."""
-    ids = {message.id for message in messages}
-    known = {e.inbox_id for e in events if isinstance(e, MessageAction) and e.inbox_id in ids}
-    return (message for message in messages if message.id in known)
+def already_recorded(events: Sequence[Event]) -> set[str]:
+    """Return the ids of messages recorded as events. One that is still in the inbox is there
+    because the session was killed before removing it."""
+    return {e.inbox_id for e in events if isinstance(e, MessageAction) and e.inbox_id}
 
 
 def _read(path: Path) -> QueuedMessage | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import shutil
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import fields, replace
 from datetime import UTC, datetime
@@ -30,9 +30,8 @@ from agentcli.events.observations import (
     ErrorObservation,
     ReplyDiscardedObservation,
 )
-from agentcli.events.progress import Notice, ReasoningDelta, TextDelta, ToolOutput
+from agentcli.events.progress import ReasoningDelta, TextDelta, ToolOutput
 from agentcli.interrupts import shield
-from agentcli.sessions import inbox
 from agentcli.sessions.event_log import EventLog
 from agentcli.sessions.library import store_of
 from agentcli.sessions.pages import PAGE
@@ -218,41 +217,12 @@ class Session:
         if full is None:
             return
         try:
-            self.answer_pending(*["Not started: the disk was full."] * 2)
+            self.close_pending(*["Not started: the disk was full."] * 2)
             if AgentState.ERROR in TRANSITIONS[self.state.agent_state]:
                 self.change_state(AgentState.ERROR, "disk_full", full.message, full.exit_code)
         finally:
             self._failed = full
         raise full
-
-    def deliver_queued(
-        self, delivery: inbox.Delivery, refuse: Callable[[str], str] = lambda text: ""
-    ) -> int:
-        """Record the inbox messages with this `delivery` as events; return how many. A message that
-        `refuse` gives a reason against is dropped, and the user is told why."""
-        waiting = [
-            message for message in inbox.waiting(self.folder) if message.delivery == delivery
-        ]
-        if not waiting:
-            return 0
-        known = list(inbox.already_recorded(self.events, waiting))
-        refused = 0
-        for message in waiting:
-            if message not in known and (why := refuse(message.text)):
-                self.notify(Notice(f"the message {message.text[:40]!r} is not taken: {why}"))
-                refused += 1
-            elif message not in known:
-                self.emit(
-                    MessageAction(
-                        content=message.text,
-                        source=Source.USER,
-                        image_urls=message.image_urls,
-                        delivery=delivery,
-                        inbox_id=message.id,
-                    )
-                )
-            inbox.remove(self.folder, message.id)
-        return len(waiting) - len(known) - refused
 
     def notify(self, progress: Progress) -> None:
         """Send a passing notice to the subscribers, with secrets masked; nothing is stored."""
@@ -285,7 +255,7 @@ class Session:
         if agent_state is not AgentState.RUNNING:
             self._store.save_state(self.state)
 
-    def answer_pending(self, first: str, others: str) -> None:
+    def close_pending(self, first: str, others: str) -> None:
         """Give every open action except leading delegations its observation: `first` for the one in
         progress (and the reads beside it), `others` for those not begun."""
         open_ones = without_delegated(list(self._pending.values()))
@@ -334,7 +304,7 @@ class Session:
             )
             delegated = isinstance(first, AgentDelegateAction)
             told = delegated or interruption_was_recorded(self.events)
-            self.answer_pending(not_started if told else unknown, not_started)
+            self.close_pending(not_started if told else unknown, not_started)
         if self.state.agent_state not in (AgentState.IDLE, AgentState.PAUSED) and (
             AgentState.PAUSED in TRANSITIONS[self.state.agent_state]
         ):

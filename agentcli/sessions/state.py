@@ -28,7 +28,7 @@ from agentcli.events.observations import (
     ModelSwitchedObservation,
     SessionStartedObservation,
 )
-from agentcli.events.requirements import RequirementObservation, RequirementsObservation
+from agentcli.events.requirements import RequirementJudgedObservation, RequirementsObservation
 from agentcli.files.private import read_regular, replace_atomically
 from agentcli.sessions.manage.ownership import trusted
 
@@ -250,7 +250,7 @@ def _of_requirements(state: State, event: Event) -> dict[str, Any]:
         case RequirementsObservation():
             wanted = event.model_dump(include={"tests", "check", "retries", "answer_schema"})
             return {"required": wanted, "required_at": event.id, "unmet": {}}
-        case RequirementObservation(met=False):
+        case RequirementJudgedObservation(met=False):
             times = state.unmet.get(event.requirement, 0) + 1
             return {"unmet": {**state.unmet, event.requirement: times}}
         case MessageAction(source=Source.USER, delivery=None):

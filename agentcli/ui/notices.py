@@ -23,7 +23,7 @@ from agentcli.events.observations import (
     SessionStartedObservation,
 )
 from agentcli.events.progress import Status
-from agentcli.events.requirements import RequirementObservation
+from agentcli.events.requirements import RequirementJudgedObservation
 from agentcli.ui.sanitize import printable
 from agentcli.ui.style import Line, Span
 from agentcli.ui.summary import duration, money, quantity, whole_seconds
@@ -64,7 +64,7 @@ def note(event: Event, verbose: int = 0) -> Line | None:
             return _dim(event.message)
         case CheckpointObservation():
             return _checkpoint(event)
-        case RequirementObservation():
+        case RequirementJudgedObservation():
             return requirement(event)
         case DecisionObservation():
             return _dim(decision(event)) if verbose else None
@@ -94,7 +94,7 @@ def _checkpoint(event: CheckpointObservation) -> Line | None:
     return _dim(f"undo can't bring back: {left_out}") if left_out else None
 
 
-def requirement(event: RequirementObservation) -> Line:
+def requirement(event: RequirementJudgedObservation) -> Line:
     """Return a line on what was required, and whether it is met."""
     facts = [f"check $ {event.command}" if event.command else f"required: {event.requirement}"]
     if event.requirement == "check":

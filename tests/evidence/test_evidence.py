@@ -14,7 +14,7 @@ from agentcli.events.observations import (
     NullObservation,
     SessionStartedObservation,
 )
-from agentcli.events.requirements import RequirementObservation
+from agentcli.events.requirements import RequirementJudgedObservation
 from agentcli.evidence.fold import child_tests, evidence_of
 from agentcli.evidence.values import Evidence
 
@@ -222,7 +222,7 @@ def test_children_count():
 
 def test_the_check_of_the_person_counts_as_tests():
     log = begun().edit("a.py")
-    log.add(RequirementObservation(requirement="check", met=True, command="./ok", exit_code=0))
+    log.add(RequirementJudgedObservation(requirement="check", met=True, command="./ok", exit_code=0))
     found = log.end("a.py")
     assert (found.status, found.newest.runner) == ("passed", "check")
 

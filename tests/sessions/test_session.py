@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agentcli.agent.inbox import deliver_queued
 from agentcli.errors import SessionError, UsageError
 from agentcli.events import ReplyPart, Source, ToolCallMetadata
 from agentcli.events.actions import CmdRunAction, FileReadAction, MessageAction
@@ -32,6 +33,7 @@ from agentcli.sessions.state import (
     load_state,
     save_state,
 )
+from tests.agent.parts import agent_of
 from tests.conftest import in_every_store
 from tests.strategies import events, histories
 
@@ -285,11 +287,11 @@ def test_a_message_left_in_the_inbox_becomes_an_event_once(folder, kept_in):
         put(folder, "and the docs", "queue")
         put(folder, "stop that", "steer")
         waiting = sorted((folder / "inbox").iterdir())
-        assert session.deliver_queued("steer") == 1
+        assert deliver_queued(agent_of(), session, "steer")
         saved = waiting[0].read_bytes()
-        assert session.deliver_queued("queue") == 1
+        assert deliver_queued(agent_of(), session, "queue")
         waiting[0].write_bytes(saved)
-        assert session.deliver_queued("queue") == 0
+        assert not deliver_queued(agent_of(), session, "queue")
         assert [e.content for e in session.events] == ["stop that", "and the docs"]
     assert not list((folder / "inbox").iterdir())
 

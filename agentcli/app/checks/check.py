@@ -10,7 +10,7 @@ from typing import Any
 
 from agentcli.app.sandbox import CHECK_FOLDER
 from agentcli.errors import ConfigError, UsageError
-from agentcli.events.requirements import RequirementObservation
+from agentcli.events.requirements import RequirementJudgedObservation
 from agentcli.files.output_folder import OutputFolder
 from agentcli.files.private import remove_tree
 from agentcli.interrupts import shield
@@ -47,9 +47,9 @@ class CheckResult:
         """Return the result for programs."""
         return {**asdict(self), "passed": self.passed}
 
-    def as_event(self) -> RequirementObservation:
+    def as_event(self) -> RequirementJudgedObservation:
         """Return the event that records the result."""
-        return RequirementObservation(
+        return RequirementJudgedObservation(
             requirement="check",
             met=self.passed,
             content=self.tail,

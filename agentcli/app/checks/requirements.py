@@ -19,7 +19,7 @@ from agentcli.events import Event, Source
 from agentcli.events.actions import MessageAction
 from agentcli.events.live import newest, newest_first
 from agentcli.events.progress import Status
-from agentcli.events.requirements import RequirementObservation
+from agentcli.events.requirements import RequirementJudgedObservation
 from agentcli.evidence.values import Evidence
 from agentcli.sessions.session import Session
 from agentcli.sessions.state import AgentState
@@ -100,7 +100,7 @@ class RequirementChecker:
     def _again(self, session: Session, command: str, retries: int) -> Ending | None:
         """After a failed check: end the turn, or tell the model to go on."""
         times = session.state.unmet["check"]
-        failed = newest(session.events, RequirementObservation)
+        failed = newest(session.events, RequirementJudgedObservation)
         assert failed is not None
         how = f"exited with {failed.exit_code}"
         if failed.exit_code is None:
@@ -127,7 +127,7 @@ class RequirementChecker:
 def _passed_already(events: Sequence[Event]) -> bool:
     """Whether the check has passed and nothing was done since."""
     for event in newest_first(events):
-        if isinstance(event, RequirementObservation) and event.requirement == "check":
+        if isinstance(event, RequirementJudgedObservation) and event.requirement == "check":
             return event.met
         if event.tool_call_metadata is not None or event.source is Source.USER:
             return False
@@ -159,7 +159,7 @@ def _missing(evidence: Evidence) -> str:
 
 
 def _without_evidence(session: Session, missing: str) -> Ending | None:
-    session.emit(RequirementObservation(requirement="tests", met=False, content=missing))
+    session.emit(RequirementJudgedObservation(requirement="tests", met=False, content=missing))
     if session.state.unmet["tests"] > _REMINDERS:
         return Ending(
             AgentState.FINISHED,
@@ -183,7 +183,7 @@ def _with_answer(session: Session, schema: dict[str, object], ending: Ending) ->
     document = document_in(last_answer(session.events))
     found = faults(document, schema)
     told = "\n".join(found)
-    session.emit(RequirementObservation(requirement="answer", met=not found, content=told))
+    session.emit(RequirementJudgedObservation(requirement="answer", met=not found, content=told))
     if not found:
         return replace(ending, answer=document.text)
     if session.state.unmet["answer"] > _REMINDERS:

@@ -29,7 +29,7 @@ from agentcli.events.live import newest
 from agentcli.events.observations import CheckpointObservation, SessionStartedObservation
 from agentcli.files.names import display_path, is_generated
 from agentcli.sessions.history import all_snapshots, cut_at, idle_snapshots
-from agentcli.sessions.manage.copying import copy_events
+from agentcli.sessions.manage.forking import copy_events
 from agentcli.sessions.manage.staging import scratch, staging
 from agentcli.sessions.search.finder import new_folder, state_of
 from agentcli.sessions.session import Session, SessionRecord, read_session

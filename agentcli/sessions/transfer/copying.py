@@ -17,7 +17,7 @@ from agentcli.errors import SessionError
 from agentcli.events import event_from_dict
 from agentcli.events.json_text import compact_json
 from agentcli.sessions.file_library import SESSIONS
-from agentcli.sessions.manage.copying import write_events
+from agentcli.sessions.manage.forking import write_events
 from agentcli.sessions.manage.staging import staging
 from agentcli.sessions.pages import PAGE
 from agentcli.sessions.state import State, fold
