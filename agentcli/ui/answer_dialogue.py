@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from agentcli.ui.approval_dialogue import ENTER
+from agentcli.ui.approval_dialogue import DIGITS, ENTER, MOVES, moved
+from agentcli.ui.approval_line_mode import LineTerminal
 from agentcli.ui.approval_question import hanging, keyed, quoted
-from agentcli.ui.approval_terminal import read_line, write
 from agentcli.ui.draft import Draft
 from agentcli.ui.sanitize import pasted_text, printable
-from agentcli.ui.style import Colors, Line, Span, Style, clip, paint
+from agentcli.ui.style import Line, Span, Style, clip
 from agentcli.ui.unambiguous_text import reveal_hidden
 
 _TITLE = "The model asks:"
-_DIGITS = "123456789"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +28,7 @@ class AnswerDialogue:
 
     def __init__(self, question: str, options: Sequence[str]) -> None:
         self.question = question
-        self.options = tuple(options)[: len(_DIGITS)]
+        self.options = tuple(options)[: len(DIGITS)]
         self._writes = not self.options
         self._marked: int | None = None
         """Nothing is marked at first, so that an Enter pressed as the question appears chooses
@@ -52,13 +51,11 @@ class AnswerDialogue:
         self._draft.insert(pasted_text(text))
 
     def _in_options(self, key: str) -> Answer | None:
-        if key in ("up", "down", "c-p", "c-n"):
-            by = -1 if key in ("up", "c-p") else 1
-            self._marked = 0 if self._marked is None else self._marked + by
-            self._marked = min(max(self._marked, 0), len(self.options))
+        if key in MOVES:
+            self._marked = moved(self._marked, MOVES[key], len(self.options))
         elif key in ENTER and self._marked is not None:
             return self._take(self._marked)
-        elif key in _DIGITS[: len(self.options)]:
+        elif key in DIGITS[: len(self.options)]:
             return self._take(int(key) - 1)
         elif key.lower() == "t":
             self._writes = True
@@ -95,12 +92,12 @@ class AnswerDialogue:
     def lines(self, width: int, height: int) -> list[Line]:
         return [clip(line, width) for line in self._rows(width)[-height:]]
 
-    def asked(self, width: int) -> list[Line]:
+    def question_rows(self, width: int) -> list[Line]:
         """Return the whole question and the options."""
         lines: list[Line] = [[], [Span(_TITLE, "bold")], [], *quoted(self.question, width), []]
         for number, option in enumerate(self.options):
             marked = number == self._marked
-            lines += keyed(_DIGITS[number], reveal_hidden(option), width, marked=marked)
+            lines += keyed(DIGITS[number], reveal_hidden(option), width, marked=marked)
         return lines
 
     def folded(self, answer: Answer, width: int) -> Line:
@@ -112,7 +109,7 @@ class AnswerDialogue:
         )
 
     def _rows(self, width: int) -> list[Line]:
-        lines = self.asked(width)
+        lines = self.question_rows(width)
         if self.options:
             marked = self._marked == len(self.options)
             lines += keyed("t", "something else: type it", width, marked=marked)
@@ -124,16 +121,13 @@ class AnswerDialogue:
         return [*lines, *told, *keys, *self._draft.lines(width)]
 
 
-def ask_by_line(
-    fd: int, dialogue: AnswerDialogue, width: int, colors: Colors, timeout_s: float
-) -> Answer:
-    """Ask on a terminal in line mode that can't be drawn on. The answer is a number or text; an
-    empty line means no answer. Raises Closed."""
+def ask_for_answer(terminal: LineTerminal, dialogue: AnswerDialogue) -> Answer:
+    """Ask line by line. The answer is a number or text; an empty line means no answer. Raises
+    Closed."""
+    width = terminal.size[0]
     told = "a number, or an answer of yours" if dialogue.options else "your answer"
-    lines = [*dialogue.asked(width), *hanging(f"{told}; empty: none", width, "dim")]
-    write(fd, "".join(paint(line, colors) + "\n" for line in lines))
-    write(fd, paint([Span("> ", "bold")], colors))
-    text = printable(read_line(fd, timeout_s), multiline=False).strip()
-    if text in _DIGITS[: len(dialogue.options)] and text:
+    terminal.print([*dialogue.question_rows(width), *hanging(f"{told}; empty: none", width, "dim")])
+    text = printable(terminal.read(), multiline=False).strip()
+    if text in DIGITS[: len(dialogue.options)] and text:
         return Answer(dialogue.options[int(text) - 1])
     return Answer(text or None)

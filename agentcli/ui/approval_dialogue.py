@@ -6,8 +6,6 @@ their names in prompt_toolkit (`y`, `up`, `c-m`, `escape`) and shows the lines.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Literal
 
 from agentcli.ui.approval_question import Approval, Question, Scope, hanging, keyed
@@ -17,6 +15,8 @@ from agentcli.ui.style import Line, Span, Style, clip
 from agentcli.ui.unambiguous_text import reveal_hidden
 
 ENTER = frozenset(("c-m", "c-j"))
+MOVES = {"up": -1, "c-p": -1, "down": 1, "c-n": 1}
+DIGITS = "123456789"
 _LASTING: dict[str, Scope] = {"s": "session", "a": "always"}
 MEANINGS = {
     "y": "yes, once",
@@ -27,23 +27,19 @@ MEANINGS = {
     "t": "no; type what the model should know or do instead",
 }
 _SCROLL = "PgUp PgDn, j k scroll"
-_DIGITS = "123456789"
 _FEWEST_ROWS = 3
 """Fewest rows shown of an action that is longer than the screen."""
 _View = Literal["answers", "words", "rules", "rule"]
 
 
-@dataclass(frozen=True)
-class _Rows:
-    """The action's rows, and the rows above and below it."""
-
-    head: list[Line]
-    action: list[Line]
-    facts: list[Line]
-    tail: list[Line]
+def moved(marked: int | None, by: int, last: int) -> int:
+    """Return the row to mark after a move from `marked`, if any is, of the rows up to `last`."""
+    if marked is None:
+        return 0 if by > 0 else last
+    return min(max(marked + by, 0), last)
 
 
-class Dialogue:
+class ApprovalDialogue:
     """One question until it is answered. `rule` is the rule that a lasting answer would save."""
 
     def __init__(self, question: Question) -> None:
@@ -69,13 +65,12 @@ class Dialogue:
     def press(self, key: str) -> Approval | None:
         """Handle a key, given as its name or a character, and return the answer if it gave one."""
         self._told = ""
-        views: dict[_View, Callable[[str], Approval | None]] = {
-            "answers": self._in_answers,
-            "words": self._in_words,
-            "rules": self._in_rules,
-            "rule": self._in_rule,
-        }
-        return views[self._view](key)
+        if self.is_typed_into:
+            return self._in_text(key)
+        if self._view == "answers":
+            return self._in_answers(key)
+        self._in_rules(key)
+        return None
 
     def paste(self, text: str) -> None:
         """Insert pasted text as the words for the model, or as the rule. It is no answer until
@@ -94,8 +89,8 @@ class Dialogue:
     def _in_answers(self, key: str) -> Approval | None:
         if self._scrolls(key):
             return None
-        if key in ("up", "down", "c-p", "c-n"):
-            self._mark(-1 if key in ("up", "c-p") else 1)
+        if key in MOVES:
+            self._marked = moved(self._marked, MOVES[key], len(self._keys) - 1)
         elif key in ENTER and self._marked is not None:
             return self._answer(self._keys[self._marked])
         elif key == "escape":
@@ -105,13 +100,6 @@ class Dialogue:
         else:
             self._told = f"{', '.join(self._keys)}: one key; or arrows and Enter"
         return None
-
-    def _mark(self, by: int) -> None:
-        last = len(self._keys) - 1
-        if self._marked is None:
-            self._marked = 0 if by > 0 else last
-        else:
-            self._marked = min(max(self._marked + by, 0), last)
 
     def _answer(self, key: str) -> Approval | None:
         if key == "t":
@@ -126,23 +114,29 @@ class Dialogue:
             return Approval(key == "y")
         return None
 
-    def _in_words(self, key: str) -> Approval | None:
-        if key in ENTER:
-            if words := self._draft.text.strip():
-                return Approval(False, reason=words)
-            self._told = "type a few words, or Esc to go back"
-        elif key == "escape":
-            self._go("answers")
-        else:
+    def _in_text(self, key: str) -> Approval | None:
+        text = self._draft.text.strip()
+        if key == "escape":
+            self._go("answers" if self._view == "words" else "rules")
+        elif key not in ENTER:
             self._draft.press(key)
+        elif self._view == "words":
+            if text:
+                return Approval(False, reason=text)
+            self._told = "type a few words, or Esc to go back"
+        else:
+            self._told = self.question.objection(text)
+            if not self._told:
+                self.rule = text
+                self._go("answers")
         return None
 
-    def _in_rules(self, key: str) -> Approval | None:
+    def _in_rules(self, key: str) -> None:
         rules = self.question.rules
-        if key in ("up", "down", "j", "k", "c-p", "c-n"):
-            by = -1 if key in ("up", "k", "c-p") else 1
-            self._marked_rule = min(max(self._marked_rule + by, 0), len(rules))
-        elif key in _DIGITS[: len(rules) + 1]:
+        by = {**MOVES, "j": 1, "k": -1}.get(key)
+        if by:
+            self._marked_rule = moved(self._marked_rule, by, len(rules))
+        elif key in DIGITS[: len(rules) + 1]:
             self._marked_rule = int(key) - 1
             self._take_rule()
         elif key == "escape":
@@ -151,7 +145,6 @@ class Dialogue:
             self._go("rule", (*rules, self.rule)[self._marked_rule])
         elif key in ENTER:
             self._take_rule()
-        return None
 
     def _take_rule(self) -> None:
         if self._marked_rule == len(self.question.rules):
@@ -159,19 +152,6 @@ class Dialogue:
             return
         self.rule = self.question.rules[self._marked_rule]
         self._go("answers")
-
-    def _in_rule(self, key: str) -> Approval | None:
-        if key in ENTER:
-            text = self._draft.text.strip()
-            self._told = self.question.objection(text)
-            if not self._told:
-                self.rule = text
-                self._go("answers")
-        elif key == "escape":
-            self._go("rules")
-        else:
-            self._draft.press(key)
-        return None
 
     def _scrolls(self, key: str) -> bool:
         steps = {"j": 1, "k": -1, "pagedown": self._page, "pageup": -self._page}
@@ -185,16 +165,14 @@ class Dialogue:
 
     def fits(self, width: int, height: int) -> bool:
         """Return whether everything fits, not counting an action that can be scrolled."""
-        parts = self._rows(width)
-        around = len(parts.head) - 1 + len(parts.facts) + len(parts.tail)
-        return around + min(len(parts.action), _FEWEST_ROWS + 1) <= height
+        head, action, below = self._rows(width)
+        return len(head) - 1 + min(len(action), _FEWEST_ROWS + 1) + len(below) <= height
 
     def lines(self, width: int, height: int) -> list[Line]:
         """Return lines for at most `width` columns and `height` rows. Of an action that is longer,
         these hold the rows scrolled to, and a count."""
-        parts = self._rows(width)
-        head, action = parts.head, parts.action
-        room = height - len(head) - len(parts.facts) - len(parts.tail)
+        head, action, below = self._rows(width)
+        room = height - len(head) - len(below)
         if len(action) > room:
             head, room = head[:-1], room + 1
         self._most, self._page = 0, 1
@@ -205,8 +183,7 @@ class Dialogue:
             end = min(self._top + self._page, len(action))
             told = f"  rows {self._top + 1} to {end} of {len(action)} · {_SCROLL}"
             action = [*action[self._top : end], [Span(told, "yellow")]]
-        lines = [*head, *action, *parts.facts, *parts.tail]
-        return [clip(line, width) for line in lines[-height:]]
+        return [clip(line, width) for line in [*head, *action, *below][-height:]]
 
     def folded(self, answer: Approval, width: int) -> Line:
         """Return the question and its answer in one line."""
@@ -217,15 +194,17 @@ class Dialogue:
         line = [Span(f"{verb}{rule}", style), Span(f": {self.question.what}{reason}")]
         return clip(line, width)
 
-    def _rows(self, width: int) -> _Rows:
+    def _rows(self, width: int) -> tuple[list[Line], list[Line], list[Line]]:
+        """Return the rows above the action, its own, and those below it."""
         question = self.question
-        head: list[Line] = [[], *hanging(question.title, width, "bold", ""), []]
-        facts = [
+        below = [
             *question.place_rows(width),
             *question.warnings(width),
             *question.reason_rows(width),
+            *self._choices(width),
+            *self._notes(width),
         ]
-        return _Rows(head, self._action(width), facts, [*self._below(width), *self._notes(width)])
+        return [[], *hanging(question.title, width, "bold", ""), []], self._action(width), below
 
     def _action(self, width: int) -> list[Line]:
         if self._kept[0] != width:
@@ -233,7 +212,7 @@ class Dialogue:
             self._kept = (width, [*question.action_rows(width), *question.words_rows(width)])
         return self._kept[1]
 
-    def _below(self, width: int) -> list[Line]:
+    def _choices(self, width: int) -> list[Line]:
         match self._view:
             case "words":
                 return [[], *hanging("What should the model know, or do instead?", width)]
@@ -251,10 +230,8 @@ class Dialogue:
         lines: list[Line] = [[], *hanging("The rule to save, the narrowest first:", width)]
         for at, rule in enumerate((*self.question.rules, "another one")):
             lines += keyed(str(at + 1), reveal_hidden(rule), width, marked=at == self._marked_rule)
-        return [
-            *lines,
-            *hanging("a number or Enter takes it, e changes it, Esc goes back", width, "dim"),
-        ]
+        told = "a number or Enter takes it, e changes it, Esc goes back"
+        return [*lines, *hanging(told, width, "dim")]
 
     def _notes(self, width: int) -> list[Line]:
         told = hanging(reveal_hidden(self._told), width, "yellow") if self._told else []

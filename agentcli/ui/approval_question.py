@@ -47,19 +47,6 @@ class RuleOffers(Protocol):
         """Return why a rule that the user wrote can't be saved for the action; "" if it can."""
 
 
-class NoRules:
-    """Offers no rules, so only this once can be allowed."""
-
-    def grant_for(self, action: Action) -> str:
-        return ""
-
-    def grant_choices(self, action: Action) -> Sequence[str]:
-        return ()
-
-    def grant_objection(self, action: Action, text: str) -> str:
-        return "no rule can be saved here"
-
-
 @dataclass(frozen=True)
 class Question:
     """The question whether an action may run. `reason` is why it is asked. `rules` are the rules to
@@ -121,9 +108,9 @@ def question_about(
     action: Action,
     reason: str,
     *,
-    risk: Risk = Risk.UNKNOWN,
+    risk: Risk,
     offers: RuleOffers,
-    current_text: Callable[[str], str | None] = lambda path: None,
+    current_text: Callable[[str], str | None],
 ) -> Question:
     """Return the question whether `action` may run. If the risk is high, no rule is offered.
     `current_text` returns the present content of a file to be written, None if it is unknown."""

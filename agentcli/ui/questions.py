@@ -6,7 +6,7 @@ import os
 import textwrap
 from contextlib import suppress
 
-from agentcli.ui.approval_terminal import TTY, line_mode, open_terminal
+from agentcli.ui.approval_terminal import TTY, Closed, line_mode, open_terminal, read_line, write
 from agentcli.ui.sanitize import printable
 
 
@@ -21,16 +21,13 @@ class Questions:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
         os.close(self._fd)
 
     def tell(self, text: str = "", column: int | None = None) -> None:
         """Print `text`. Rows that are too long continue at `column`, by default at their own
         indentation."""
         for row in printable(text).split("\n"):
-            self._write(f"{self._wrapped(row, column)}\n")
+            write(self._fd, f"{self._wrapped(row, column)}\n")
 
     def ask(self, question: str) -> str | None:
         """Return the answer without surrounding blanks; None at the end of input."""
@@ -40,7 +37,7 @@ class Questions:
     def ask_secret(self, question: str) -> str | None:
         with line_mode(self._fd, echo=False):
             answer = self._answer(question)
-        self._write("\n")
+        write(self._fd, "\n")
         return answer
 
     def agrees(self, question: str, *, by_default: bool = True) -> bool:
@@ -51,19 +48,14 @@ class Questions:
         return answer is not None and answer.lower() in ("y", "yes")
 
     def _answer(self, question: str) -> str | None:
-        self._write(printable(question))
-        data = b""
-        while not data.endswith(b"\n"):
-            try:
-                chunk = os.read(self._fd, 4096)
-            except BaseException:
-                self._write("\n")
-                raise
-            if not chunk:
-                self._write("\n")
-                return None
-            data += chunk
-        return data.decode("utf-8", "replace").strip()
+        write(self._fd, printable(question))
+        try:
+            return read_line(self._fd, 0).strip()
+        except Closed:
+            return None
+        except BaseException:
+            write(self._fd, "\n")
+            raise
 
     def _wrapped(self, row: str, column: int | None) -> str:
         indent = " " * (len(row) - len(row.lstrip()) if column is None else column)
@@ -77,8 +69,3 @@ class Questions:
                     break_on_hyphens=False,
                 )
         return row
-
-    def _write(self, text: str) -> None:
-        data = text.encode("utf-8", "replace")
-        while data:
-            data = data[os.write(self._fd, data) :]

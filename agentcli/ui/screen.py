@@ -8,7 +8,7 @@ from typing import Literal, Protocol, TextIO
 
 from agentcli.ui import links
 from agentcli.ui.live import LiveRegion
-from agentcli.ui.plain import is_plain
+from agentcli.ui.plain import is_plain, terminal_colors
 from agentcli.ui.style import Colors, Line, clip, paint, wrap
 
 Kind = Literal["", "text", "user", "thought", "call", "note", "end"]
@@ -49,9 +49,7 @@ class Screen:
         drawable = stream.isatty() and not is_plain(os.environ)
         self.rich = drawable or colors is not None
         self.live = drawable and live
-        self.colors: Colors = colors or "none"
-        if drawable and colors is None:
-            self.colors = "mono" if os.environ.get("NO_COLOR") else "full"
+        self.colors = colors or (terminal_colors(os.environ) if drawable else "none")
         self.links = drawable and links.supported()
         self._stream = stream
         self._region: Region = region or LiveRegion(stream, width)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentcli.ui.approval_dialogue import Dialogue
+from agentcli.ui.approval_dialogue import ApprovalDialogue
 from agentcli.ui.approval_question import Question
 from agentcli.ui.approval_view import ApprovalView
 from agentcli.ui.style import cells, plain
@@ -18,10 +18,10 @@ KEYS += ["c-m", "escape", "<ignore>"]
 pressed = st.lists(st.sampled_from(KEYS), max_size=12)
 
 
-def dialogue(text: str = "git push", words: str = "") -> Dialogue:
+def dialogue(text: str = "git push", words: str = "") -> ApprovalDialogue:
     view = ApprovalView("command", texts(text), "/w", ("reaches the network",), words)
     question = Question(view, "why", rules=RULES, offered=RULES[1], objection=lambda text: "no")
-    return Dialogue(question)
+    return ApprovalDialogue(question)
 
 
 @given(st.text(max_size=400), st.text(max_size=80), pressed, st.integers(40, 130))

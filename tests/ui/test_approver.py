@@ -22,6 +22,7 @@ from agentcli.events.actions import (
 from agentcli.events.base import Risk
 from agentcli.ui import approval_line_mode
 from agentcli.ui.approval_question import Approval
+from agentcli.ui.approval_terminal import can_ask
 from agentcli.ui.approver import TerminalApprover
 from agentcli.ui.style import cells
 
@@ -280,7 +281,7 @@ def test_an_interrupt_leaves_the_cursor_on_a_row_of_its_own(person, monkeypatch)
 
     monkeypatch.setattr(approval_line_mode, "read_line", interrupted)
     with pytest.raises(TurnInterrupted):
-        TerminalApprover(person.path).ask(LS, "")
+        TerminalApprover(person.path, offers=Rules()).ask(LS, "")
     person.read_until("> \r\n", LIMIT_S)
 
 
@@ -401,13 +402,13 @@ def test_others_make_room_first(person):
     assert order == [""]
 
 
-def test_available_only_with_a_terminal(person, monkeypatch, fake_terminal, tmp_path):
+def test_it_can_ask_only_with_a_terminal(person, monkeypatch, fake_terminal, tmp_path):
     monkeypatch.setattr("sys.stderr", fake_terminal())
-    assert TerminalApprover(person.path).available()
-    assert not TerminalApprover(str(tmp_path / "none")).available()
+    assert can_ask(person.path)
+    assert not can_ask(str(tmp_path / "none"))
     monkeypatch.undo()
     monkeypatch.setattr("sys.stderr.isatty", lambda: False, raising=False)
-    assert not TerminalApprover(person.path).available()
+    assert not can_ask(person.path)
 
 
 def test_where_the_risk_is_high_only_this_once_can_be_allowed(person):

@@ -52,7 +52,6 @@ def _drawn_prompt(control: ConversationControl) -> Prompt:
             state_home(environ) / "history", lambda line: _redacted(chips.written_out(line))
         ),
         chips,
-        colors="mono" if environ.get("NO_COLOR") else "full",
         find_image=_clipboard_image,
         on_failure=control.prompt_failed,
         tell_fault=_told,

@@ -10,7 +10,6 @@ from functools import cache, partial
 from itertools import islice
 from pathlib import Path
 from threading import Thread
-from typing import Any
 
 from agentcli import __version__
 from agentcli.app.agent_builder import AgentBuilder, Prepared
@@ -44,17 +43,17 @@ from agentcli.cli.slash_command import (
     slash_commands,
 )
 from agentcli.errors import SetupNeeded
-from agentcli.events import Action
 from agentcli.events.progress import Notice
 from agentcli.files.walking import walk
 from agentcli.security.trust import Fingerprint, TrustState
 from agentcli.sessions.search.finder import offered
 from agentcli.settings import Settings
 from agentcli.system.programs import user_environ
-from agentcli.ui.approval_question import Approval, RuleOffers
+from agentcli.ui.approval_question import RuleOffers
 from agentcli.ui.approver import TerminalApprover
 from agentcli.ui.folding import FOLDED
 from agentcli.ui.live import terminal_size
+from agentcli.ui.plain import terminal_colors
 from agentcli.ui.prompt.completion import Completer, with_folders
 from agentcli.ui.prompt.control import Completion, Prompt, Submission
 from agentcli.ui.resume_summary import one_line, summarise
@@ -154,14 +153,14 @@ def _builder(
     def asks(settings: Settings) -> ApproverFactory:
         def make_approver(
             offers: RuleOffers, current_text: Callable[[str], str | None]
-        ) -> _SuspendingApprover:
-            approver = TerminalApprover(
+        ) -> TerminalApprover:
+            return TerminalApprover(
+                suspended=prompt.suspended,
                 before_asking=renderer.pause,
                 offers=offers,
                 current_text=current_text,
                 timeout_s=settings.agent.approval_timeout_s,
             )
-            return _SuspendingApprover(approver, prompt)
 
         return make_approver
 
@@ -173,22 +172,6 @@ def _builder(
     return builder
 
 
-class _SuspendingApprover:
-    """An approver that asks at the terminal while the prompt gives way."""
-
-    def __init__(self, approver: TerminalApprover, prompt: Prompt) -> None:
-        self._approver = approver
-        self._prompt = prompt
-
-    def ask(self, action: Action, reason: str, **details: Any) -> Approval:
-        with self._prompt.suspended():
-            return self._approver.ask(action, reason, **details)
-
-    def answer(self, question: str, options: Sequence[str]) -> str | None:
-        with self._prompt.suspended():
-            return self._approver.answer(question, options)
-
-
 def _unfold(conversation: Conversation) -> None:
     """Show everything done in the session in a pager, starting at its end."""
     opened = conversation.opened
@@ -198,7 +181,7 @@ def _unfold(conversation: Conversation) -> None:
         list(opened.session.events),
         kept_outputs(opened.session.folder),
         width=terminal_size(sys.stderr)[0],
-        colors="mono" if user_environ().get("NO_COLOR") else "full",
+        colors=terminal_colors(user_environ()),
     )
     if not show_in_pager(text, at_end=True):
         conversation.prompt.say("no pager found: set PAGER, or install less")

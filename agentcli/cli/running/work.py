@@ -30,6 +30,7 @@ from agentcli.events.progress import Notice
 from agentcli.sessions.state import AgentState
 from agentcli.settings import Settings
 from agentcli.ui.approval_question import RuleOffers
+from agentcli.ui.approval_terminal import can_ask
 from agentcli.ui.approver import TerminalApprover
 from agentcli.ui.sanitize import say_note
 
@@ -78,7 +79,7 @@ def _work(flags: Flags, opening: Opening, outcome: OutcomeReporter) -> int:
     assigned = parse_assignments(flags.assignments)
     use_configured_store(assigned)
     workspace = opening.workspace(flags.folder)
-    asks = TerminalApprover().available()
+    asks = can_ask()
     questions = _questions(flags, outcome) if asks else NOBODY
     builder, notices = builder_in(workspace, {**assigned, **flags.settings()}, questions)
     outcome.count_time()

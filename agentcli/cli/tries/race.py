@@ -40,7 +40,7 @@ from agentcli.sessions.library import close_libraries
 from agentcli.sessions.manage.naming import checked_name, require_free
 from agentcli.sessions.session import SessionRecord, read_session
 from agentcli.system.forked import Forked, fork
-from agentcli.ui.approver import TerminalApprover
+from agentcli.ui.approval_terminal import can_ask
 from agentcli.ui.summary import RunSummary
 
 _TICK_S = 0.1
@@ -91,7 +91,7 @@ def run_tries(
     def run() -> int:
         workspace = beginning.workspace(flags.folder)
         assigned = parse_assignments(flags.assignments)
-        questions = UserQuestions(ask_trust) if TerminalApprover().available() else NOBODY
+        questions = UserQuestions(ask_trust) if can_ask() else NOBODY
         builder, notices = builder_in(workspace, {**assigned, **flags.settings()}, questions)
         for notice in notices:
             outcome.renderer.on_progress(Notice(notice))

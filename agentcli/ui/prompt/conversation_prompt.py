@@ -36,6 +36,7 @@ from prompt_toolkit.layout import (
 from prompt_toolkit.output import ColorDepth
 from prompt_toolkit.widgets import SearchToolbar
 
+from agentcli.ui.plain import terminal_colors
 from agentcli.ui.prompt.bindings import bindings
 from agentcli.ui.prompt.chips import Chips
 from agentcli.ui.prompt.control import Completion, Control, Delivery, Submission, Waiting
@@ -70,14 +71,13 @@ class ConversationPrompt:
         history: History,
         chips: Chips,
         *,
-        colors: Colors,
-        find_image: Callable[[], Path | None] = lambda: None,
-        on_failure: Callable[[BaseException], None] = lambda error: None,
-        tell_fault: Callable[[Exception], str] = str,
+        find_image: Callable[[], Path | None],
+        on_failure: Callable[[BaseException], None],
+        tell_fault: Callable[[Exception], str],
     ) -> None:
         self.control = control
         self.region = PromptRegion(sys.stderr, self._wake)
-        self._colors: Colors = colors
+        self._colors = terminal_colors(os.environ)
         self._on_failure = on_failure
         self._tell_fault = tell_fault
         self._find_image = find_image
@@ -196,6 +196,7 @@ class ConversationPrompt:
     # --- for the keys
 
     def submission(self, delivery: Delivery) -> Submission:
+        """Return what is typed, and clear the line."""
         line = self.buffer.text.strip()
         text, images = self._chips.expand(line)
         self.leave_completion()
@@ -222,6 +223,7 @@ class ConversationPrompt:
             self.say("no image in the clipboard")
 
     def say(self, text: str) -> None:
+        """Show `text` below the line until the next key."""
         self._told = text
 
     def is_completing(self) -> bool:
@@ -231,11 +233,13 @@ class ConversationPrompt:
         self._marked = (self._marked + by) % len(self._completions)
 
     def accept(self) -> None:
+        """Insert the marked completion."""
         chosen = self._completions[self._marked]
         self.buffer.delete_before_cursor(self._completed)
         self.buffer.insert_text(chosen.text)
 
     def is_typed_out(self) -> bool:
+        """Return whether the marked completion would add nothing."""
         before = self.buffer.document.text_before_cursor
         typed = before[len(before) - self._completed :]
         return self._completions[self._marked].text.rstrip() == typed.rstrip()
@@ -244,6 +248,7 @@ class ConversationPrompt:
         self._completions = ()
 
     def stop(self) -> None:
+        """Stop the program, as Ctrl-Z does, until the shell continues it."""
         run_in_terminal(_stop)
 
     # --- on the prompt's thread

@@ -7,7 +7,7 @@ import fcntl
 import sys
 import termios
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 
 from prompt_toolkit.input.posix_utils import PosixStdinReader
 from prompt_toolkit.input.vt100 import Vt100Input
@@ -22,21 +22,15 @@ class Keyboard(Vt100Input):
         self._reader = _Reader(sys.stdin.fileno(), encoding=sys.stdin.encoding)
         self.stdin_reader = self._reader
 
-    def raw_mode(self) -> AbstractContextManager[None]:
-        return self._then_early(super().raw_mode())
-
-    def cooked_mode(self) -> AbstractContextManager[None]:
-        return self._early_after(super().cooked_mode())
-
     @contextmanager
-    def _then_early(self, mode: AbstractContextManager[None]) -> Iterator[None]:
-        with mode:
+    def raw_mode(self) -> Iterator[None]:
+        with super().raw_mode():
             self._reader.count_early()
             yield
 
     @contextmanager
-    def _early_after(self, mode: AbstractContextManager[None]) -> Iterator[None]:
-        with mode:
+    def cooked_mode(self) -> Iterator[None]:
+        with super().cooked_mode():
             yield
         self._reader.count_early()
 
