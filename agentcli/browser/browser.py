@@ -46,17 +46,18 @@ _PROFILE, _DOWNLOADS = "profile", "downloads"
 
 @dataclass(frozen=True)
 class Visit:
-    """The page as it is after some steps. `files` are where the downloads are kept."""
+    """The page as it is after some steps, as the driver describes it. `files` are where the
+    downloads are kept."""
 
     url: str
     title: str
     status: int | None
     text: str
-    notes: tuple[str, ...] = ()
-    screenshots: tuple[str, ...] = ()
+    notes: Sequence[str]
+    screenshots: Sequence[str]
     """PNG images, in base64."""
-    files: tuple[Path, ...] = ()
-    error: str = ""
+    files: Sequence[Path]
+    error: str
 
 
 @dataclass(frozen=True)
@@ -230,32 +231,21 @@ class Browser:
                 if not pieces[-1] or sum(map(len, pieces)) > _LARGEST_ANSWER:
                     raise _Ended(self._last_words())
         line, _, self._rest = b"".join(pieces).partition(b"\n")
-        answer: dict[str, Any] = json.loads(line)
-        return answer
+        return dict(json.loads(line))
 
     def _last_words(self) -> str:
-        with suppress(OSError):
-            lines = (self.settings.folder / "log").read_text(errors="replace").split("\n")
-            return next(
-                (line.strip() for line in reversed(lines) if line.strip()), "it left no message"
-            )
-        return "it left no message"
+        try:
+            text = (self.settings.folder / "log").read_text(errors="replace").strip()
+        except OSError:
+            text = ""
+        return text.rpartition("\n")[2].strip() or "it left no message"
 
     # --- what came of it ------------------------------------------------------------------------
 
     def _visit(self, answer: Mapping[str, Any]) -> Visit:
         notes = list(answer["notes"])
         kept = [self._keep(str(file["file"]), str(file["name"]), notes) for file in answer["files"]]
-        return Visit(
-            url=answer["url"],
-            title=answer["title"],
-            status=answer["status"],
-            text=answer["text"],
-            notes=tuple(notes),
-            screenshots=tuple(answer["screenshots"]),
-            files=tuple(filter(None, kept)),
-            error=answer["error"],
-        )
+        return Visit(**{**answer, "notes": notes, "files": list(filter(None, kept))})
 
     def _keep(self, file: str, name: str, notes: list[str]) -> Path | None:
         """Copy a download out of the browser's folder, whose contents can't be trusted."""

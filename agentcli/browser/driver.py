@@ -44,7 +44,7 @@ async def drive(wishes: asyncio.StreamReader) -> None:
     network = NetworkAccess(
         os.getppid(), own_loopback=settings["own_loopback"], open_ports=settings["open_ports"]
     )
-    proxy = Proxy(network, tabs.wants, tabs.refused)
+    proxy = Proxy(network, tabs.wants, tabs.note)
     async with async_playwright() as playwright:
         try:
             listener = None if settings["own_network"] else _listening()

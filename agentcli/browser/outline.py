@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-_LINE = re.compile(r"( *)(.*)", re.DOTALL)
 _CLICKABLE = " [cursor=pointer]"
 _NUMBER = re.compile(r" \[ref=(?:f\d+)?e\d+\]")
 _ACTED_ON = re.compile(
@@ -21,19 +20,18 @@ def compact(snapshot: str) -> str:
     gone: list[int] = []
     lines = []
     for line in snapshot.split("\n"):
-        found = _LINE.fullmatch(line)
-        assert found is not None
-        blanks, text = found[1], found[2]
-        while gone and gone[-1] >= len(blanks):
+        text = line.lstrip(" ")
+        depth = len(line) - len(text)
+        while gone and gone[-1] >= depth:
             gone.pop()
         if _CLICKABLE not in text and (box := _PLAIN_BOX.match(text)):
             text = f"- text{text[box.end() :]}"
             if text == "- text:":
-                gone.append(len(blanks))
+                gone.append(depth)
                 continue
             if text == "- text":
                 continue
         if _CLICKABLE not in text and not _ACTED_ON.match(text):
             text = _NUMBER.sub("", text, count=1)
-        lines.append(blanks[2 * len(gone) :] + text.replace(_CLICKABLE, "", 1))
+        lines.append(" " * (depth - 2 * len(gone)) + text.replace(_CLICKABLE, "", 1))
     return "\n".join(lines)

@@ -22,7 +22,7 @@ from playwright.async_api import (
 
 from agentcli.browser.outline import compact
 from agentcli.security.policy.host_ports import is_loopback
-from agentcli.web.addresses import bare_host
+from agentcli.web.addresses import bare_host, site_of
 
 MOST_TABS = 4
 MOST_DIALOGS = 10
@@ -32,7 +32,7 @@ _MOST_NOTES = 12
 _MOST_SAID = 8
 _LONGEST_NOTE = 300
 _SHOW_S = 8.0
-_TOLD_S = 3.0
+_REPORT_S = 3.0
 _CLOSE_S = 10.0
 _LONGEST_TEXT = 2_000_000
 SCHEMES = ("http", "https")
@@ -62,7 +62,7 @@ class Tabs:
         """Hosts that pages have requested something from."""
         self._opening = 0
         """Number of tabs that were requested and are not open yet."""
-        self._told = asyncio.Condition()
+        self._changed = asyncio.Condition()
         self._notes: dict[str, str] = {}
         self._said: list[str] = []
         """Messages from pages beside their content: console errors, dialogs and the like."""
@@ -74,37 +74,34 @@ class Tabs:
         self._context = context
         context.on("page", self._opened)
         context.on("dialog", self._asked)
-        context.on("request", self._requested)
+        context.on("request", lambda request: self._soon(self._record_host(request.url)))
         context.on("response", self._responded)
         await context.route("**/*", self._judge)
         self._pages = []
         for page in context.pages:
             self._opened(page)
 
-    def refused(self, what: str, why: str) -> None:
-        self._note(what, why)
-
     async def wants(self, host: str) -> bool:
         """Return whether a page has requested something from `host`; the browser's own requests are
         not served. Waits a moment, as Playwright may report the page's request late."""
         wanted = bare_host(host)
         with suppress(TimeoutError):
-            async with asyncio.timeout(_TOLD_S), self._told:
-                await self._told.wait_for(lambda: wanted in self._hosts)
+            async with asyncio.timeout(_REPORT_S), self._changed:
+                await self._changed.wait_for(lambda: wanted in self._hosts)
         return wanted in self._hosts and self._may_reach(f"http://{host}/")
 
     def _may_reach(self, url: str) -> bool:
         """Return whether the open pages may load something from `url`."""
         if not self._inside:
             return not is_loopback(url)
-        host = bare_host(urlsplit(url).hostname or "").removeprefix("www.")
+        host = site_of(urlsplit(url).hostname or "")
         return is_loopback(url) or host in {site.partition(":")[0] for site in self._sites}
 
-    async def _wanted_host(self, url: str) -> None:
+    async def _record_host(self, url: str) -> None:
         with suppress(ValueError):
-            async with self._told:
+            async with self._changed:
                 self._hosts.add(bare_host(urlsplit(url).hostname or ""))
-                self._told.notify_all()
+                self._changed.notify_all()
 
     def begin(self) -> None:
         """Begin a new call: forget the notes of the one before."""
@@ -139,8 +136,8 @@ class Tabs:
         """Wait for a tab that a click opened: it counts as open once it has its first page."""
         if self._opening:
             with suppress(TimeoutError):
-                async with asyncio.timeout(seconds), self._told:
-                    await self._told.wait_for(lambda: not self._opening)
+                async with asyncio.timeout(seconds), self._changed:
+                    await self._changed.wait_for(lambda: not self._opening)
 
     def next_download(self) -> asyncio.Future[Download]:
         """Return a future for the next download, which is accepted; all others are refused."""
@@ -153,25 +150,23 @@ class Tabs:
         if page in self._pages:
             return
         self._pages.append(page)
-        self._soon(self._is_there())
+        self._soon(self._end_opening())
         page.on("close", lambda closed: self._pages.remove(closed))
         page.on("download", self._downloading)
         page.on("console", self._logged)
         page.on("pageerror", lambda error: self._say("error", str(error)))
-        page.on("websocket", lambda socket: self._soon(self._wanted_host(socket.url)))
-        page.on("crash", lambda crashed: self._note("crash", "The page crashed."))
+        page.on("websocket", lambda socket: self._soon(self._record_host(socket.url)))
+        page.on("crash", lambda crashed: self.note("crash", "The page crashed."))
         if len(self._pages) > MOST_TABS:
-            self._note(
-                "tabs", f"The page opened more than {MOST_TABS} tabs; the newest was closed."
-            )
+            self.note("tabs", f"The page opened more than {MOST_TABS} tabs; the newest was closed.")
             self._soon(page.close())
         elif len(self._pages) > 1:
-            self._note("tab", "A new tab was opened and is what you see.")
+            self.note("tab", "A new tab was opened and is what you see.")
 
-    async def _is_there(self) -> None:
-        async with self._told:
+    async def _end_opening(self) -> None:
+        async with self._changed:
             self._opening = 0
-            self._told.notify_all()
+            self._changed.notify_all()
 
     async def _asked(self, dialog: Dialog) -> None:
         self._dialogs += 1
@@ -180,7 +175,7 @@ class Tabs:
         with suppress(Error):
             await dialog.dismiss()
         if self._dialogs == MOST_DIALOGS and page is not None:
-            self._note("dialogs", "The page kept opening dialogs and was closed.")
+            self.note("dialogs", "The page kept opening dialogs and was closed.")
             await self._close(page)
 
     async def _close(self, page: Page) -> None:
@@ -193,21 +188,18 @@ class Tabs:
             self._wanted.set_result(download)
             return
         self._say("offers a file", download.suggested_filename)
-        self._note(
+        self.note(
             "download",
             "The page offers a file, which was not downloaded: the step download does that.",
         )
         self._soon(download.cancel())
 
-    async def _requested(self, request: Request) -> None:
-        await self._wanted_host(request.url)
-
     def _responded(self, response: Response) -> None:
         with suppress(Error):
             request = response.request
-            if request.is_navigation_request() and self._pages:
+            if request.is_navigation_request():
                 frame = request.frame
-                if frame.parent_frame is None and frame.page is self._pages[-1]:
+                if frame.parent_frame is None and frame.page is self.newest:
                     self._status = response.status
 
     async def _judge(self, route: Route) -> None:
@@ -217,7 +209,7 @@ class Tabs:
         with suppress(Error, ValueError):
             leads = request.is_navigation_request() and self._is_whole_page(request)
             if not self._may_reach(request.url) and not (leads and self._inside):
-                self._note(
+                self.note(
                     f"loads {_site(request.url)}",
                     f"The page tried to load something from {short(_site(request.url))}, which was "
                     "blocked: a page on this machine may only reach sites already visited, and no "
@@ -226,10 +218,10 @@ class Tabs:
                 await route.abort("aborted")
                 return
             if not leads or _site(request.url) in self._sites:
-                await self._wanted_host(request.url)
+                await self._record_host(request.url)
                 await route.continue_()
                 return
-            self._note(
+            self.note(
                 f"led to {_site(request.url)}",
                 f"The page leads to {short(request.url)}, another site, which was not opened: go "
                 "there with url if that is wanted.",
@@ -253,7 +245,7 @@ class Tabs:
         if len(self._said) < _MOST_SAID:
             self._said.append(f"[{what}] {short(text)}")
 
-    def _note(self, key: str, text: str) -> None:
+    def note(self, key: str, text: str) -> None:
         if len(self._notes) < _MOST_NOTES or key in ("dialogs", "crash"):
             self._notes.setdefault(key, text[:_LONGEST_NOTE])
 
@@ -269,11 +261,11 @@ class Tabs:
     # --- what is seen ---------------------------------------------------------------------------
 
     async def state(self) -> dict[str, Any]:
-        page = self._pages[-1] if self._pages else None
+        page = self.newest
         if page is not None and not _is_allowed(page.url, self._sites):
-            self._note("left", f"The page had navigated to {short(page.url)}, so it was closed.")
+            self.note("left", f"The page had navigated to {short(page.url)}, so it was closed.")
             await self._close(page)
-            page = self._pages[-1] if self._pages else None
+            page = self.newest
         text, title, url = "", "", page.url if page is not None else ""
         if page is not None and url != LEFT:
             try:
@@ -281,14 +273,13 @@ class Tabs:
                     title = await page.title()
                     text = await self._shown(page)
             except (Error, TimeoutError):
-                self._note("hangs", "The page does not respond and was closed.")
+                self.note("hangs", "The page does not respond and was closed.")
                 await self._close(page)
         return {
             "url": "" if url == LEFT else url,
             "title": title,
             "status": self._status,
             "text": "\n".join([text, *self._said]),
-            "tabs": len(self._pages),
             "notes": list(self._notes.values()),
         }
 
@@ -298,7 +289,7 @@ class Tabs:
             count = await page.evaluate(_COUNT)
         if isinstance(count, int) and count <= MOST_ELEMENTS:
             return compact(await page.aria_snapshot(mode="ai", timeout=_SHOW_S * 1000))
-        self._note("large", f"The page has {count:,} elements, so only its text is shown.")
+        self.note("large", f"The page has {count:,} elements, so only its text is shown.")
         return str(await page.evaluate(_TEXT))
 
 
@@ -313,7 +304,7 @@ def _site(url: str) -> str:
         port = f":{parts.port}" if parts.port else ""
     except ValueError:
         return ""
-    return f"{(parts.hostname or '').removeprefix('www.').rstrip('.')}{port}"
+    return f"{site_of(parts.hostname or '')}{port}"
 
 
 def short(text: str) -> str:

@@ -99,6 +99,11 @@ def bare_host(host: str) -> str:
     return host.strip("[]").rstrip(".").lower()
 
 
+def site_of(host: str) -> str:
+    """Return the host without `www.`: both names lead to the same site."""
+    return bare_host(host).removeprefix("www.")
+
+
 def is_own_service(host: str, port: int, open_ports: Collection[int]) -> bool:
     """Return whether host and port are a service of this machine that the user opened."""
     return bare_host(host) in _OF_THIS_MACHINE and port in open_ports

@@ -10,9 +10,8 @@ import functools
 import socket
 import ssl
 import time
-from collections.abc import Iterable, Iterator
-from typing import Any
-from urllib.parse import SplitResult, urldefrag, urljoin
+from collections.abc import Iterable
+from urllib.parse import urldefrag, urljoin
 from urllib.request import getproxies, proxy_bypass
 
 import httpcore2
@@ -21,7 +20,14 @@ from httpcore2 import SOCKET_OPTION, NetworkBackend, NetworkStream
 
 from agentcli import __version__
 from agentcli.errors import ToolError
-from agentcli.web.addresses import connect, is_own_service, look_up, port_of, split_url
+from agentcli.web.addresses import (
+    connect,
+    is_own_service,
+    look_up,
+    port_of,
+    site_of,
+    split_url,
+)
 from agentcli.web.page import JudgeURL, Page, PageLimits
 
 MAX_REDIRECTS = 5
@@ -54,22 +60,26 @@ def _may_follow(url: str, target: str, limits: PageLimits, judge: JudgeURL) -> b
     verdict = judge(target)
     if is_own_service(new.hostname or "", port_of(new), limits.open_ports):
         return verdict == "allow" and old.netloc == new.netloc
-    return verdict == "allow" or (verdict == "ask" and _site(old) == _site(new))
-
-
-def _site(parts: SplitResult) -> str:
-    return (parts.hostname or "").removeprefix("www.").rstrip(".")
+    same_site = site_of(old.hostname or "") == site_of(new.hostname or "")
+    return verdict == "allow" or (verdict == "ask" and same_site)
 
 
 def _get(url: str, limits: PageLimits, end: float) -> Page:
     host = _host_of(url)
     try:
-        proxy = _proxy_of(url, limits, end)
-        transport = _Transport(_Network(limits, end, to_proxy=bool(proxy)), proxy)
+        request = httpx2.Request("GET", urldefrag(url)[0], headers=_HEADERS)
+        asked = request.url
+        target = httpcore2.URL(
+            scheme=asked.raw_scheme, host=asked.raw_host, port=asked.port, target=asked.raw_path
+        )
         with (
-            httpx2.Client(transport=transport, headers=_HEADERS, trust_env=False) as client,
-            client.stream("GET", urldefrag(url)[0]) as got,
+            _pool(limits, end, _proxy_of(url, limits, end)) as pool,
+            pool.stream("GET", target, headers=request.headers.raw) as answer,
         ):
+            body = answer.iter_stream()
+            got = httpx2.Response(
+                answer.status, headers=answer.headers, content=body, request=request
+            )
             return _page(url, got, limits, end)
     except TimeoutError as error:
         raise _failed(f"{host} did not answer within {limits.seconds:.0f} s.") from error
@@ -201,43 +211,12 @@ def _left(end: float) -> float:
     return left
 
 
-class _Transport(httpx2.BaseTransport):
-    """Sends one request over `network`, through `proxy` if there is one."""
-
-    def __init__(self, network: _Network, proxy: str) -> None:
-        if proxy and not proxy.startswith("http://"):
-            raise _failed("The proxy set in the environment is not an http:// proxy.")
-        parts: dict[str, Any] = {"ssl_context": _tls(), "network_backend": network}
-        self._pool = (
-            httpcore2.HTTPProxy(proxy, **parts) if proxy else httpcore2.ConnectionPool(**parts)
-        )
-
-    def handle_request(self, request: httpx2.Request) -> httpx2.Response:
-        url = request.url
-        answer = self._pool.handle_request(
-            httpcore2.Request(
-                method=request.method,
-                url=httpcore2.URL(
-                    scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path
-                ),
-                headers=request.headers.raw,
-            )
-        )
-        return httpx2.Response(answer.status, headers=answer.headers, stream=_Body(answer))
-
-    def close(self) -> None:
-        self._pool.close()
-
-
-class _Body(httpx2.SyncByteStream):
-    def __init__(self, answer: httpcore2.Response) -> None:
-        self._answer = answer
-
-    def __iter__(self) -> Iterator[bytes]:
-        return self._answer.iter_stream()
-
-    def close(self) -> None:
-        self._answer.close()
+def _pool(limits: PageLimits, end: float, proxy: str) -> httpcore2.ConnectionPool:
+    """Return the connections of one request, through `proxy` if there is one."""
+    network = _Network(limits, end, to_proxy=bool(proxy))
+    if proxy:
+        return httpcore2.HTTPProxy(proxy, ssl_context=_tls(), network_backend=network)
+    return httpcore2.ConnectionPool(ssl_context=_tls(), network_backend=network)
 
 
 @functools.cache
@@ -254,6 +233,8 @@ def _proxy_of(url: str, limits: PageLimits, end: float) -> str:
         return ""
     proxies = getproxies()
     proxy = proxies.get(parts.scheme) or proxies.get("all") or ""
+    if proxy and not proxy.startswith("http://"):
+        raise _failed("The proxy set in the environment is not an http:// proxy.")
     if proxy:
         try:
             look_up(host, port, (), _left(end))
