@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -61,39 +62,8 @@ class Found:
     def tokens(self) -> int:
         return len(json.dumps(asdict(self.schema), ensure_ascii=False)) // BYTES_PER_TOKEN
 
-
-@dataclass(frozen=True, slots=True)
-class _ToldTool(Tool[Any]):
-    """A tool whose schema is made for the session, not taken from its arguments' class."""
-
-    told: ToolSchema | None = None
-
-    def schema(self) -> ToolSchema:
-        assert self.told is not None
-        return self.told
-
-
-@dataclass(frozen=True, slots=True)
-class _NamedTool(_ToldTool):
-    """A tool of a server, called by its name."""
-
-    found: Found | None = None
-
-    def action(self, arguments: AnyArguments, raw_arguments: str) -> Action:
-        assert self.found is not None
-        return _action(self.found, arguments.model_extra or {})
-
-
-@dataclass(frozen=True, slots=True)
-class _CallTool(_ToldTool):
-    """Calls whatever tool its argument names."""
-
-    index: ToolIndex | None = None
-
-    def action(self, arguments: CallArguments, raw_arguments: str) -> Action:
-        """Return the action of the tool that is called. Raises ToolError if there is none."""
-        assert self.index is not None
-        return _action(self.index.named(arguments.tool), arguments.arguments)
+    def action(self, arguments: Mapping[str, Any]) -> Action:
+        return MCPAction(server=self.server, name=self.tool.name, arguments=dict(arguments))
 
 
 class ToolIndex:
@@ -144,66 +114,59 @@ def server_tools(servers: ToolServers, most_tokens: float) -> list[Tool[Any]]:
     """Return the tools of `servers` for a session. The model gets their schemas if these take at
     most `most_tokens`, else just those of a search tool and a call tool."""
     index = ToolIndex(servers.features())
-    caller = _Caller(servers)
     searched = len(index) > MOST_TOLD or sum(found.tokens for found in index) > most_tokens
-    tools: list[Tool[Any]] = [_named(found, caller, offered=not searched) for found in index]
-    return [*tools, *_on_demand(index, caller, offered=searched)]
+    tools = [_named(servers, found, offered=not searched) for found in index]
+    return [*tools, *_on_demand(servers, index, offered=searched)]
 
 
-def _named(found: Found, caller: _Caller, *, offered: bool) -> Tool[Any]:
-    return _NamedTool(
+def _named(servers: ToolServers, found: Found, *, offered: bool) -> Tool[Any]:
+    def run(arguments: AnyArguments, context: ToolContext) -> ToolResult:
+        return _call(servers, found, arguments.model_extra or {}, context)
+
+    return Tool(
         name=found.schema.name,
         arguments=AnyArguments,
         effect=found.effect,
-        run=lambda arguments, context: caller(found, arguments.model_extra or {}, context),
+        run=run,
+        to_action=lambda **arguments: found.action(arguments),
         to_observation=MCPObservation,
         offered=offered,
-        told=found.schema,
-        found=found,
+        given_schema=found.schema,
     )
 
 
-def _on_demand(index: ToolIndex, caller: _Caller, *, offered: bool) -> list[Tool[Any]]:
+def _on_demand(servers: ToolServers, index: ToolIndex, *, offered: bool) -> list[Tool[Any]]:
     def search(arguments: SearchArguments, context: ToolContext) -> ToolResult:
         return ToolResult(_listed(index, arguments.query))
 
     def call(arguments: CallArguments, context: ToolContext) -> ToolResult:
-        return caller(index.named(arguments.tool), arguments.arguments, context)
+        return _call(servers, index.named(arguments.tool), arguments.arguments, context)
 
-    describe = (
-        f"Find tools of these servers: {_counted(index)}. The answer has their schemas; call them "
-        f"with {CALL}."
-    )
-    parameters = {
-        SEARCH: Tool(SEARCH, SearchArguments, Effect.READ, search).schema().parameters,
-        CALL: Tool(CALL, CallArguments, Effect.EXECUTE, call).schema().parameters,
-    }
     return [
-        _ToldTool(
+        Tool(
             name=SEARCH,
             arguments=SearchArguments,
             effect=Effect.READ,
             run=search,
             offered=offered,
-            told=ToolSchema(SEARCH, describe, parameters[SEARCH]),
+            about=f"Find tools of these servers: {_counted(index)}. The answer has their schemas; "
+            f"call them with {CALL}.",
         ),
-        _CallTool(
+        Tool(
             name=CALL,
             arguments=CallArguments,
             effect=Effect.EXECUTE,
             run=call,
+            to_action=lambda tool, arguments: index.named(tool).action(arguments),
             to_observation=MCPObservation,
             offered=offered,
-            told=ToolSchema(CALL, f"Call a tool that {SEARCH} found.", parameters[CALL]),
-            index=index,
+            about=f"Call a tool that {SEARCH} found.",
         ),
     ]
 
 
 def _counted(index: ToolIndex) -> str:
-    counts: dict[str, int] = {}
-    for found in index:
-        counts[found.server] = counts.get(found.server, 0) + 1
+    counts = Counter(found.server for found in index)
     named = [f"{name} ({number})" for name, number in counts.items()]
     more = len(named) - _MOST_SERVERS_NAMED
     named = named[:_MOST_SERVERS_NAMED]
@@ -228,40 +191,29 @@ def _schema_text(found: Found) -> str:
     return f"{schema.name}\n{schema.description}\narguments: {parameters}"
 
 
-def _action(found: Found, arguments: Mapping[str, Any]) -> Action:
-    return MCPAction(server=found.server, name=found.tool.name, arguments=dict(arguments))
-
-
-class _Caller:
-    """Calls tools. It shortens long answers for the model, and saves them whole in a file."""
-
-    def __init__(self, servers: ToolServers) -> None:
-        self._servers = servers
-
-    def __call__(
-        self, found: Found, arguments: Mapping[str, Any], context: ToolContext
-    ) -> ToolResult:
-        begun = time.monotonic()
-        answer = self._servers.call(
-            found.server, found.tool.name, dict(arguments), context.live_output
-        )
-        most_chars = context.max_output_chars
-        kept = kept_text(answer.text, context.outputs, f"{found.server}-{{}}.txt", most_chars)
-        text = kept.text
-        if not text.strip() and not answer.images:
-            text = "[it answered nothing]"
-        return ToolResult(
-            text,
-            answer.images,
-            {
-                "server": found.server,
-                "name": found.tool.name,
-                "error": answer.error,
-                "structured": _short(answer.structured, most_chars),
-                "full_output_path": kept.path,
-                "duration_s": round(time.monotonic() - begun, 3),
-            },
-        )
+def _call(
+    servers: ToolServers, found: Found, arguments: Mapping[str, Any], context: ToolContext
+) -> ToolResult:
+    """Call a tool. A long answer is shortened for the model, and saved whole in a file."""
+    begun = time.monotonic()
+    answer = servers.call(found.server, found.tool.name, dict(arguments), context.live_output)
+    most_chars = context.max_output_chars
+    kept = kept_text(answer.text, context.outputs, f"{found.server}-{{}}.txt", most_chars)
+    text = kept.text
+    if not text.strip() and not answer.images:
+        text = "[it answered nothing]"
+    return ToolResult(
+        text,
+        answer.images,
+        {
+            "server": found.server,
+            "name": found.tool.name,
+            "error": answer.error,
+            "structured": _short(answer.structured, most_chars),
+            "full_output_path": kept.path,
+            "duration_s": round(time.monotonic() - begun, 3),
+        },
+    )
 
 
 def _short(structured: Mapping[str, Any] | None, most_chars: int) -> dict[str, Any] | None:

@@ -18,6 +18,7 @@ from agentcli.events.actions import ToolCallAction
 from agentcli.events.observations import ToolResultObservation
 from agentcli.messages import ImageLimits, ToolSchema
 from agentcli.security.policy.rule import Pattern
+from agentcli.tools.json_schema import parameters
 from agentcli.web.page import JudgeURL, PageLimits
 
 if TYPE_CHECKING:
@@ -136,6 +137,8 @@ class Tool(Generic[A]):
     it."""
     about: str = ""
     """Text that follows the docstring in its description, where that depends on the session."""
+    given_schema: ToolSchema | None = None
+    """Its schema, if that is not made of `arguments`."""
 
     def __post_init__(self) -> None:
         """Raise ValueError for `rules` that could not judge any call."""
@@ -149,6 +152,8 @@ class Tool(Generic[A]):
         return " ".join(f"{self.arguments.__doc__ or ''} {self.about}".split())
 
     def schema(self) -> ToolSchema:
+        if self.given_schema is not None:
+            return self.given_schema
         return ToolSchema(self.name, self.description, _parameters(self.arguments))
 
     def action(self, arguments: A, raw_arguments: str) -> Action:
@@ -173,37 +178,6 @@ class Tool(Generic[A]):
 
 @lru_cache(maxsize=_SCHEMAS_KEPT)
 def _parameters(arguments: type[BaseModel]) -> dict[str, Any]:
-    schema = _plain_schema(arguments.model_json_schema())
-    schema.setdefault("properties", {})
-    return schema
-
-
-def _plain_schema(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return a JSON Schema without what costs tokens but tells a model nothing: titles, the tool's
-    repeated description, null alternatives, defaults that only say that the field is optional, and
-    the statement that there are no other fields."""
-    definitions = schema.pop("$defs", {})
-
-    def plain(node: Any) -> Any:
-        if isinstance(node, list):
-            return [plain(item) for item in node]
-        if not isinstance(node, dict):
-            return node
-        if "$ref" in node:
-            return plain(definitions[node["$ref"].rsplit("/", 1)[1]])
-        if "anyOf" in node:
-            options = [option for option in node["anyOf"] if option.get("type") != "null"]
-            if len(options) == 1:
-                node = {**{k: v for k, v in node.items() if k != "anyOf"}, **options[0]}
-        return {
-            key: {name: plain(sub) for name, sub in value.items()}
-            if key == "properties"
-            else plain(value)
-            for key, value in node.items()
-            if key not in ("title", "additionalProperties")
-            and not (key == "default" and (not value or value == "."))
-        }
-
-    schema.pop("description", None)
-    result: dict[str, Any] = plain(schema)
-    return result
+    schema = arguments.model_json_schema()
+    schema.pop("description", None)  # The tool has it already.
+    return parameters(schema)

@@ -1,8 +1,8 @@
-"""What a model is told of a server's tool, whatever its schema is."""
+"""What a model is told of the arguments of a tool, whatever their schema is."""
 
 from __future__ import annotations
 
-from agentcli.mcp.schemas import parameters
+from agentcli.tools.json_schema import parameters
 
 
 def test_references_are_followed_and_what_tells_a_model_nothing_is_left_out():
