@@ -10,8 +10,9 @@ import contextlib
 import os
 import stat
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import count
 from typing import Generic, TypeVar
 
 from agentcli.files.git_layout import (
@@ -27,6 +28,7 @@ from agentcli.files.git_layout import (
 )
 from agentcli.files.opening import opened_below
 from agentcli.git.quarantine import SETTLED_NS
+from agentcli.git.repositories import FolderListing, inner_git_folders
 
 MOST_NAMES = 5_000
 _MOST_FOUND = 500
@@ -87,6 +89,7 @@ class ControlFiles:
         self._is_worktree = is_worktree
         self._tops: _Remembered[_Top] = _Remembered()
         self._inner: _Remembered[tuple[str, ...]] = _Remembered()
+        self._listings: _Remembered[FolderListing] = _Remembered()
         self.folders: set[str] = set()
 
     def found(self, handle: int) -> Infos:
@@ -103,9 +106,7 @@ class ControlFiles:
             with contextlib.suppress(*_GONE):
                 info = os.stat(INFO, dir_fd=handle, follow_symlinks=False)
                 self._into(found, handle, INFO, info, is_routine_info_name)
-        self.folders = {
-            place for name in top.containers for place in self._git_folders(handle, name)
-        }
+        self.folders = self._git_folders(handle, top.containers)
         return found
 
     def _top(self, entries: list[os.DirEntry[str]]) -> _Top:
@@ -166,28 +167,17 @@ class ControlFiles:
                 if len(found) < _MOST_FOUND:
                     self._add(found, handle, f"{place}/{name}")
 
-    def _git_folders(self, handle: int, top: str) -> Iterator[str]:
-        """Yield the places of git folders in `modules` or `worktrees`, at any depth because names
-        of submodules may contain slashes."""
+    def _git_folders(self, handle: int, containers: Iterable[str]) -> set[str]:
+        looked_at = count()
 
-        def folders(entries: list[os.DirEntry[str]]) -> tuple[str, ...]:
-            return tuple(e.name for e in entries if e.is_dir(follow_symlinks=False))
-
-        def is_one(entries: list[os.DirEntry[str]]) -> bool:
-            return not {"HEAD", "config", "commondir"}.isdisjoint(e.name for e in entries)
-
-        waiting = [top]
-        for _ in range(MOST_NAMES):
-            if not waiting:
-                return
-            place = waiting.pop()
+        def listed(place: str) -> FolderListing:
+            if next(looked_at) == MOST_NAMES:
+                raise TooManyEntries
             with contextlib.suppress(OSError), opened_below(handle, place) as folder:
-                if place != top and (top == WORKTREES or is_one(_entries(folder))):
-                    yield place
-                else:
-                    inner = self._inner.get(folder, place, folders)
-                    waiting += [f"{place}/{name}" for name in inner]
-        raise TooManyEntries
+                return self._listings.get(folder, place, FolderListing.of)
+            return FolderListing()
+
+        return set(inner_git_folders(listed, containers))
 
 
 def _is_sample(name: str) -> bool:

@@ -18,8 +18,6 @@ from pathlib import Path
 from agentcli.files.git_layout import (
     DATA_FOLDERS,
     GIT,
-    MODULES,
-    WORKTREES,
     named_place,
     pointed_place,
     real_place,
@@ -28,9 +26,13 @@ from agentcli.files.names import display_path
 from agentcli.files.opening import opened_below, opened_folder
 from agentcli.git.config_files import Setting, is_harmless, parse, sanitize_config
 from agentcli.git.control_files import MOST_NAMES
-from agentcli.git.index import gitlinks
 from agentcli.git.quarantine import Identity, Quarantine, content, identity
-from agentcli.git.repositories import index_of, is_git_folder, is_worktree_folder
+from agentcli.git.repositories import (
+    git_folders_in,
+    is_git_folder,
+    is_worktree_folder,
+    listed_repositories,
+)
 from agentcli.git.seal import Finding, why
 
 _MOST_ENTRIES = 50_000
@@ -146,16 +148,12 @@ class Disarmer:
 
     def git_folder(self, path: Path) -> None:
         """Disarm the git folder at `path` and those within it."""
-        if path in self._seen:
-            return
-        self._seen.add(path)
-        with contextlib.suppress(OSError), opened_folder(path) as handle:
-            self._controls(path, handle)
-        self._data(path)
-        for name in (MODULES, WORKTREES):
-            if (path / name).is_dir() and not (path / name).is_symlink():
-                for inner in _below(path / name):
-                    self.git_folder(inner)
+        for folder in git_folders_in(path) if path not in self._seen else ():
+            if folder not in self._seen:
+                self._seen.add(folder)
+                with contextlib.suppress(OSError), opened_folder(folder) as handle:
+                    self._controls(folder, handle)
+                self._data(folder)
 
     # --- finding repositories -------------------------------------------------------------------
 
@@ -165,10 +163,8 @@ class Disarmer:
         while waiting and len(been) < _MOST_REPOSITORIES:
             place = waiting.pop()
             been.add(place)
-            index = index_of(place)
-            for name in gitlinks(index) if index is not None else ():
-                inner = place / os.fsdecode(name)
-                if real_place(inner, "") == inner and inner not in been:
+            for inner in listed_repositories(place):
+                if inner not in been:
                     self._repository(inner / GIT)
                     waiting.append(inner)
 
@@ -354,15 +350,3 @@ def _strategy_of(text: str) -> str:
 
 def _main(folder: Path) -> Path:
     return folder.parent.parent if is_worktree_folder(folder) else folder
-
-
-def _below(top: Path) -> Iterator[Path]:
-    """Yield the git folders in `modules` or `worktrees`."""
-    for place, names, files in os.walk(top):
-        path = Path(place)
-        if path == top:
-            continue
-        if "HEAD" in files or "config" in files or "commondir" in files:
-            yield path
-            names.clear()
-        names[:] = [name for name in names if name not in DATA_FOLDERS]

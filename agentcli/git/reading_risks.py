@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from agentcli.git.repository_changes import changes_since_start, folders_of, hooks_in, top_of
+from agentcli.git.repositories import folders_of, top_of
+from agentcli.git.repository_changes import changes_since_start, hooks_in
 from agentcli.git.running import GitQueries
 from agentcli.git.setting_names import is_among
 from agentcli.system.programs import find_on, find_program

@@ -7,9 +7,13 @@ trusted only if that place confirms it.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain, islice
 from pathlib import Path
+from typing import NamedTuple
 
 from agentcli.files.git_layout import (
     DATA_FOLDERS,
@@ -24,6 +28,7 @@ from agentcli.files.git_layout import (
     real_place,
 )
 from agentcli.files.names import GENERATED
+from agentcli.files.opening import opened_folder
 from agentcli.files.private import read_private
 from agentcli.git.config_files import parse
 from agentcli.git.index import gitlinks
@@ -34,6 +39,8 @@ _MOST_ENTRIES = 100
 _MOST_LOOKED_AT = 2_000
 _MOST_NESTED = 40
 _NOT_NEAR = {GIT, *GENERATED}
+_SIGNS = frozenset(("HEAD", "config", "commondir"))
+"""What only a git folder holds within another one."""
 _ALWAYS = ("hooks", "config", "commondir", "info/attributes")
 """Protected whether they exist or not, if the layer can protect a name."""
 
@@ -56,14 +63,8 @@ class Repository:
 
     def git_folders(self) -> tuple[Path, ...]:
         """Return the repository's git folders and those of submodules and worktrees in them."""
-        found: dict[Path, None] = {}
-        waiting = list(self.folders)
-        while waiting and len(found) < _MOST_FOLDERS:
-            folder = waiting.pop(0)
-            if folder not in found:
-                found[folder] = None
-                waiting += [*_submodules(folder), *_worktrees(folder)]
-        return tuple(found)
+        found = chain.from_iterable(map(git_folders_in, self.folders))
+        return tuple(islice(found, _MOST_FOLDERS))
 
     def protected(self) -> tuple[Path, ...]:
         """Return what git's daily work does not change: what tells git to run programs or to look
@@ -133,22 +134,75 @@ def nested_repositories(root: Path) -> list[Repository]:
     return list(found.values())
 
 
-def index_of(root: Path) -> Path | None:
-    """Return the index file of the repository whose `.git` is in `root`."""
-    dot_git = root / GIT
-    if dot_git.is_dir():
-        return dot_git / "index"
-    place = pointed_place(_read(dot_git))
-    return None if place is None else real_place(root, place) / "index"
+def top_of(folder: Path) -> Path | None:
+    """Return the nearest enclosing folder that git would take as a working tree."""
+    return next((f for f in (folder, *folder.parents) if os.path.lexists(f / GIT)), None)
+
+
+def folders_of(top: Path) -> tuple[Path, Path]:
+    """Return the git folder of a working tree, and the one it shares with other worktrees."""
+    git_dir = top / GIT
+    if git_dir.is_file():
+        git_dir = top / (pointed_place(_read(git_dir)) or GIT)
+    common = named_place(_read(git_dir / "commondir"))
+    return git_dir, git_dir / common if common else git_dir
+
+
+def listed_repositories(root: Path) -> Iterator[Path]:
+    """Yield the places within `root` that its repository's index records as repositories."""
+    for link in gitlinks(folders_of(root)[0] / "index"):
+        place = root / os.fsdecode(link)
+        if real_place(place, "") == place:
+            yield place
+
+
+class FolderListing(NamedTuple):
+    """What a folder holds: the names of its folders, and whether it looks like a git folder."""
+
+    folders: tuple[str, ...] = ()
+    is_git_folder: bool = False
+
+    @classmethod
+    def of(cls, entries: Iterable[os.DirEntry[str]]) -> FolderListing:
+        is_folder = {entry.name: entry.is_dir(follow_symlinks=False) for entry in entries}
+        folders = tuple(filter(is_folder.get, is_folder))
+        return cls(folders, not _SIGNS.isdisjoint(is_folder.keys() - folders))
+
+
+def inner_git_folders(
+    listed: Callable[[str], FolderListing], tops: Iterable[str] = (MODULES, WORKTREES)
+) -> Iterator[str]:
+    """Yield the places of the git folders in a git folder, without those within these: of its
+    worktrees, and of its submodules at any depth, because their names may contain slashes. `listed`
+    lists a place, and must not follow symlinks."""
+    waiting = list(tops)
+    while waiting:
+        place = waiting.pop()
+        found = listed(place)
+        if place.startswith(f"{WORKTREES}/") or (found.is_git_folder and place != MODULES):
+            yield place
+        else:
+            waiting += [f"{place}/{name}" for name in found.folders]
+
+
+def git_folders_in(folder: Path) -> Iterator[Path]:
+    """Yield the git folder at the real path `folder` and all within it."""
+    waiting = [folder]
+    while waiting:
+        folder = waiting.pop()
+        yield folder
+        waiting += [folder / place for place in inner_git_folders(partial(_listed, folder))]
+
+
+def _listed(folder: Path, place: str) -> FolderListing:
+    with suppress(OSError), opened_folder(folder / place) as handle, os.scandir(handle) as entries:
+        return FolderListing.of(entries)
+    return FolderListing()
 
 
 def _near(root: Path) -> Iterator[Path]:
     """Yield folders within `root` that may contain a `.git`."""
-    index = index_of(root)
-    for link in gitlinks(index) if index is not None else ():
-        place = root / os.fsdecode(link)
-        if real_place(place, "") == place:
-            yield place
+    yield from listed_repositories(root)
     left = _MOST_LOOKED_AT
     folders = [root]
     for _ in range(2):
@@ -198,28 +252,6 @@ def _pointed_folder(dot_git: Path) -> Path | None:
     if any(data.is_relative_to(folder) for folder in modules) and is_git_folder(data):
         return data
     return None
-
-
-def _submodules(folder: Path) -> Iterator[Path]:
-    """Yield the git folders of submodules, at any depth because their names may contain slashes."""
-    top = folder / MODULES
-    count = 0
-    # A symlink may lead to a place that we must not open.
-    for place, names, files in os.walk(top) if not top.is_symlink() else ():
-        if "HEAD" in files and "objects" in names:
-            yield Path(place)
-            names.clear()
-            count += 1
-            if count == _MOST_FOLDERS:
-                return
-
-
-def _worktrees(folder: Path) -> list[Path]:
-    top = folder / WORKTREES
-    if top.is_symlink():
-        return []
-    entries = _scan(top, _MOST_FOLDERS)
-    return [Path(entry.path) for entry in entries if entry.is_dir(follow_symlinks=False)]
 
 
 def _scan(folder: Path, most: int) -> list[os.DirEntry[str]]:

@@ -9,10 +9,12 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 
-from agentcli.files.git_layout import named_place, pointed_place
+from agentcli.files.git_layout import MODULES
 from agentcli.files.private import read_private
+from agentcli.git.repositories import folders_of, git_folders_in, top_of
 
 _MOST_BYTES = 1_000_000
 _MOST_FILES = 200
@@ -43,20 +45,6 @@ def changes_since_start(workspace: Path, store: Path) -> str:
     return f"since the session began, {min(before)} was removed" if before else ""
 
 
-def top_of(folder: Path) -> Path | None:
-    """Return the nearest enclosing folder that git would take as a working tree."""
-    return next((f for f in (folder, *folder.parents) if os.path.lexists(f / ".git")), None)
-
-
-def folders_of(top: Path) -> tuple[Path, Path]:
-    """Return the git folder of a working tree, and the one it shares with other worktrees."""
-    git_dir = top / ".git"
-    if git_dir.is_file():
-        git_dir = top / (pointed_place(_whole(git_dir)) or "")
-    common = named_place(_whole(git_dir / "commondir"))
-    return git_dir, git_dir / common if common else git_dir
-
-
 def hooks_in(folder: Path) -> list[str]:
     """Return the names of the hooks that may run."""
     try:
@@ -76,24 +64,16 @@ def _contents(workspace: Path) -> Iterator[tuple[str, list[bytes]]]:
     for name in ("commondir", "config.worktree"):
         yield name, _lines(git_dir / name)
     yield "config", _lines(common / "config")
-    for path in _modules(common / "modules"):
-        yield f"modules/{path.relative_to(common / 'modules')}", _lines(path)
+    real = common.resolve()
+    for inner in islice(git_folders_in(real), _MOST_FILES):
+        if inner.is_relative_to(real / MODULES):
+            yield f"{inner.relative_to(real)}/config", _lines(inner / "config")
     chosen = re.findall(rb"(?im)^\s*hookspath\s*=\s*\"?([^\"\n#;]*)", _whole(common / "config"))
     folder = common / "hooks"
     if chosen:
         folder = top / Path(os.fsdecode(chosen[-1].strip())).expanduser()
     for name in hooks_in(folder):
         yield f"the hook {name}", [_whole(folder / name)]
-
-
-def _modules(folder: Path) -> Iterator[Path]:
-    """Yield the settings files of submodules, whose names may contain slashes."""
-    for count, (place, names, files) in enumerate(os.walk(folder)):
-        if "HEAD" in files:
-            yield Path(place, "config")
-            names[:] = ["modules"] if "modules" in names else []
-        if count == _MOST_FILES:
-            return
 
 
 def _whole(path: Path) -> bytes:

@@ -20,7 +20,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from agentcli.git.repository_changes import top_of
+from agentcli.git.repositories import top_of
 from agentcli.git.running import GitQueries, setting_options
 
 SETTINGS = {
