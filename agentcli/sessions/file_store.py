@@ -25,7 +25,7 @@ from agentcli.files.private import (
     sync_names,
     sync_names_above,
 )
-from agentcli.sessions.event_log import event_path, read_events, read_log, written_at
+from agentcli.sessions.event_files import event_path, read_events, read_log
 from agentcli.sessions.lock import SessionLock, holder_of
 from agentcli.sessions.manage.ownership import require_own, require_safe_place
 from agentcli.sessions.pages import PAGE, read_page, write_page
@@ -86,10 +86,6 @@ class FileStore(Store):
 
     def holder(self) -> Holder | None:
         return holder_of(self._folder)
-
-    def list(self) -> Sequence[int]:
-        """Return the numbers of the stored events, in order. Only damage leaves a gap."""
-        return sorted(written_at(self._events))
 
     def read_log(self) -> StoredLog:
         self.check()

@@ -6,6 +6,7 @@ or the `Store` of a session, and need not know which kind it gets.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from agentcli.errors import ConfigError
@@ -27,7 +28,7 @@ def library_at(home: Path, place: str) -> Library:
     Raises ConfigError."""
     key = (home, place)
     if key not in _known:
-        _known[key] = _library(home, place)
+        _known[key] = _KINDS.get(place, _database_library)(home, place)
     return _known[key]
 
 
@@ -46,9 +47,11 @@ def store_of(folder: Path) -> Store:
     return library_of(folder.parent.parent).store(folder)
 
 
-def _library(home: Path, place: str) -> Library:
-    if place == FILES:
-        return FileLibrary(home)
+def _file_library(home: Path, place: str) -> Library:
+    return FileLibrary(home)
+
+
+def _database_library(home: Path, place: str) -> Library:
     try:
         from agentcli.sessions.database.library import DatabaseLibrary
     except ModuleNotFoundError as missing:
@@ -57,3 +60,7 @@ def _library(home: Path, place: str) -> Library:
         told = "sessions.store names a database, and SQLAlchemy is not installed"
         raise ConfigError(told, hint=INSTALL) from missing
     return DatabaseLibrary(home, place)
+
+
+_KINDS: Mapping[str, Callable[[Path, str], Library]] = {FILES: _file_library}
+"""How to open each kind of store. Any other place is the URL of a database."""

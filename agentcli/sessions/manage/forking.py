@@ -13,7 +13,7 @@ from agentcli.errors import SessionError
 from agentcli.events import Event, event_to_dict
 from agentcli.events.json_text import compact_json
 from agentcli.events.observations import AgentStateChangedObservation
-from agentcli.sessions.event_log import event_path
+from agentcli.sessions.event_files import event_path
 from agentcli.sessions.file_store import FileStore
 from agentcli.sessions.library import store_of
 from agentcli.sessions.pages import PAGE

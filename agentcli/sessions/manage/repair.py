@@ -8,7 +8,7 @@ from pathlib import Path
 
 from agentcli.errors import SessionError, UsageError
 from agentcli.events.json_text import compact_json
-from agentcli.sessions.event_log import event_path
+from agentcli.sessions.event_files import event_path, written_at
 from agentcli.sessions.file_store import FileStore
 from agentcli.sessions.library import store_of
 from agentcli.sessions.pages import PAGE, page_path, read_page
@@ -89,7 +89,8 @@ def _set_aside(folder: Path, first: int) -> tuple[int, ...]:
 
 
 def _events_from(folder: Path, first: int) -> tuple[int, ...]:
-    return tuple(event_id for event_id in FileStore(folder).list() if event_id >= first)
+    stored = written_at(folder / "events")
+    return tuple(sorted(event_id for event_id in stored if event_id >= first))
 
 
 def _move_to_bad(folder: Path, ids: list[int]) -> None:
