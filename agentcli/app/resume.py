@@ -13,6 +13,7 @@ from agentcli.events import Event, Source
 from agentcli.events.actions import MessageAction, SystemMessageAction
 from agentcli.events.live import newest, newest_first
 from agentcli.events.observations import (
+    FOREIGN_PREFIX,
     AgentStateChangedObservation,
     CmdOutputObservation,
     SessionStartedObservation,
@@ -24,7 +25,6 @@ from agentcli.sessions import inbox
 from agentcli.sessions.library import store_of
 from agentcli.sessions.search.finder import exists, state_of
 from agentcli.sessions.session import Session, read_session
-from agentcli.sessions.state import FOREIGN_PREFIX
 from agentcli.shell.variables import Exports, may_cross, restorable
 from agentcli.system.processes import kill_marked
 
@@ -76,10 +76,10 @@ def _ended_untold(session: Session) -> bool:
     return last is not None and last.reason == "killed"
 
 
-def begun_events(folder: Path) -> Sequence[Event]:
-    """Return the recorded events of a session that was to be made in `folder`. If the process was
-    killed while making it, nothing was done yet, and its remains are removed. Raises
-    SessionError."""
+def discard_unfinished(folder: Path) -> Sequence[Event]:
+    """Return the recorded events of the session that was to be made in `folder`. If the process was
+    killed while making it, nothing was done yet: its remains are removed, and there are none.
+    Raises SessionError."""
     if exists(folder):
         events = read_session(folder).events
         if any(isinstance(event, SystemMessageAction) for event in events):

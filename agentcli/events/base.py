@@ -133,10 +133,11 @@ class Action(Event):
     """The tool that carries it out, if its name differs from `kind`."""
     source: Source = Source.AGENT
 
-    def __init_subclass__(cls, *, kind: str, tool: str = "", runnable: bool = False) -> None:
+    def __init_subclass__(cls, *, kind: str = "", tool: str = "", runnable: bool = False) -> None:
         super().__init_subclass__()
-        _enter(ACTIONS, cls, kind)
-        cls.tool, cls.runnable = tool, runnable
+        if kind:
+            _enter(ACTIONS, cls, kind)
+            cls.tool, cls.runnable = tool, runnable
 
 
 class Observation(Event):
@@ -144,9 +145,10 @@ class Observation(Event):
 
     content: str = ""
 
-    def __init_subclass__(cls, *, kind: str) -> None:
+    def __init_subclass__(cls, *, kind: str = "") -> None:
         super().__init_subclass__()
-        _enter(OBSERVATIONS, cls, kind)
+        if kind:
+            _enter(OBSERVATIONS, cls, kind)
 
     @property
     def message(self) -> str:

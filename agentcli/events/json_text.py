@@ -16,6 +16,15 @@ def compact_json(value: Any, *, allow_nan: bool = True) -> bytes:
         return well_formed(text).encode()
 
 
+def json_object(text: str) -> dict[str, Any] | None:
+    """Parse `text`; None if it is no JSON object."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
 def well_formed(text: str) -> str:
     """Return `text` with lone surrogates, which UTF-8 can't encode, replaced by U+FFFD."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

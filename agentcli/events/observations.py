@@ -7,6 +7,12 @@ from typing import Any, Literal
 
 from agentcli.events.base import Observation, Risk, Value
 
+SLACK_CHARS = 3_000
+"""A content that is longer than its limit by less than this is not cut: a note about the cut and a
+call for the rest would cost more."""
+FOREIGN_PREFIX = "elsewhere:"
+"""Prefix of an imported session's workspace: its path is no folder on this machine."""
+
 
 class CmdMetadata(Value):
     """How a command went. `exit_code` None: it still runs or waits for input or, with

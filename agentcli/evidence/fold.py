@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from agentcli.events import Event, Observation
 from agentcli.events.actions import CmdRunAction, RewindAction
 from agentcli.events.observations import (
+    FOREIGN_PREFIX,
     CheckpointObservation,
     CmdOutputObservation,
     DecisionObservation,
@@ -45,8 +46,6 @@ _MOST_OF_CHILD = 10
 """The most test runs of a child that its parent records."""
 _CHECK = "check"
 _OUTCOMES: dict[str, Outcome] = {"passed": "passed", "failed": "failed"}
-_ELSEWHERE = "elsewhere:"
-"""Imported sessions have this prefix before a workspace of another machine."""
 _SCRATCH = "/tmp/"
 _NO_WORK = (_SCRATCH, "$AGENT_OUT/")
 """Files below these are not part of the work, unless the workspace itself lies there: then their
@@ -161,7 +160,7 @@ class EvidenceFold:
     def _begin(self, event: SessionStartedObservation) -> None:
         """A process opens the session: commands of an earlier one are gone, their outcome
         unknown."""
-        self._workspace = event.workspace.removeprefix(_ELSEWHERE)
+        self._workspace = event.workspace.removeprefix(FOREIGN_PREFIX)
         self._folder = self._workspace
         for running in [*self._jobs.values(), *filter(None, [self._waiting])]:
             self._record(running, event.id, None, "", "it was ended with its session")

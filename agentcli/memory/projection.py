@@ -18,6 +18,7 @@ from agentcli.events.actions import (
 )
 from agentcli.events.live import live
 from agentcli.events.observations import (
+    SLACK_CHARS,
     BrowserOutputObservation,
     CmdOutputObservation,
     DecisionObservation,
@@ -41,8 +42,6 @@ MAX_MASKED_MESSAGE_CHARS = 8_000
 MAX_ARGUMENT_CHARS = 200
 """Longest text that stays in an argument of a masked call."""
 _MASK_HINT_CHARS = 120
-_SLACK_CHARS = 3_000
-"""An excess smaller than this is not cut."""
 _NO_RESULT = "Interrupted; its effect is unknown. Check before you repeat it."
 _CUT_BY_TOOL = (
     *(CmdOutputObservation, FileReadObservation, IPythonRunCellObservation),
@@ -240,7 +239,7 @@ def shown_text(event: Observation) -> str:
 
 def clip(text: str, limit: int = MAX_OBSERVATION_CHARS) -> str:
     """Return `text`, with its middle left out at line boundaries if it is longer than `limit`."""
-    if len(text) <= limit + min(_SLACK_CHARS, limit // 10):
+    if len(text) <= limit + min(SLACK_CHARS, limit // 10):
         return text
     head, tail = text[: limit * 2 // 3], text[-limit // 3 :]
     head = head[: head.rfind("\n") + 1] or head

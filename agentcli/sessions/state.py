@@ -33,8 +33,6 @@ from agentcli.files.private import read_regular, replace_atomically
 from agentcli.sessions.manage.ownership import trusted
 
 STATE_VERSION = 1
-FOREIGN_PREFIX = "elsewhere:"
-"""Prefix of an imported session's workspace: its path is no folder on this machine."""
 _MAX_STATE_BYTES = 64 * 1024 * 1024
 _DIGEST_BYTES = 32
 _DAMAGED = (

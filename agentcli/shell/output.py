@@ -13,12 +13,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from agentcli.events.observations import SLACK_CHARS
 from agentcli.files.names import output_name
 from agentcli.files.output_folder import DISK_BYTES, OutputFolder
 
 KEEP_BYTES = 262_144
-SLACK_CHARS = 3_000
-"""An excess below this is kept: a note about the cut and a call for the rest would cost more."""
 HEAD_SHARE = 0.5
 SOURCE_HEAD_SHARE = 0.75
 """The share of the head in what a cut leaves."""

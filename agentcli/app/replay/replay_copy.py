@@ -15,14 +15,17 @@ from agentcli.checkpoints.snapshots import Checkpoints
 from agentcli.errors import SessionError
 from agentcli.events import Event
 from agentcli.events.actions import RewindAction
-from agentcli.events.observations import CheckpointObservation, SessionStartedObservation
+from agentcli.events.observations import (
+    FOREIGN_PREFIX,
+    CheckpointObservation,
+    SessionStartedObservation,
+)
 from agentcli.replay.plan import first_snapshot
 from agentcli.replay.recorded_file import write_below
 from agentcli.replay.recording import Recording
 from agentcli.sessions.history import all_snapshots, former_workspace, idle_snapshots
 from agentcli.sessions.manage.staging import Scratch, scratch
 from agentcli.sessions.session import SessionRecord
-from agentcli.sessions.state import FOREIGN_PREFIX
 
 
 @dataclass(frozen=True)

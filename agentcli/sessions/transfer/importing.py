@@ -19,12 +19,13 @@ from typing import Any
 from agentcli.errors import SessionError, UsageError
 from agentcli.events import Event, OpaqueEvent, event_from_dict, event_to_dict
 from agentcli.events.json_text import compact_json
+from agentcli.events.observations import FOREIGN_PREFIX
 from agentcli.sessions.file_store import FileStore
 from agentcli.sessions.manage.naming import checked_name, named
 from agentcli.sessions.manage.staging import staging
 from agentcli.sessions.pages import PAGE
 from agentcli.sessions.search.finder import new_folder
-from agentcli.sessions.state import FOREIGN_PREFIX, State, apply, save_state
+from agentcli.sessions.state import State, apply, save_state
 from agentcli.sessions.stream_redactor import Redact
 from agentcli.sessions.transfer.import_archives import read_archive
 from agentcli.sessions.transfer.import_sources import (
