@@ -13,7 +13,7 @@ class _Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True, allow_inf_nan=False)
 
 
-def setting(default: Any, description: str, **bounds: float) -> Any:
+def setting(default: Any, description: str, **bounds: Any) -> Any:
     """Return the field of a setting."""
     return Field(default, description=description, **bounds)
 
