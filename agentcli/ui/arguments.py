@@ -5,14 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-
-def given_arguments(raw: str) -> Mapping[str, object]:
-    """Parse the arguments that a model wrote; empty if they are no JSON object."""
-    try:
-        given = json.loads(raw or "{}")
-    except (ValueError, RecursionError):
-        return {}
-    return given if isinstance(given, dict) else {}
+from agentcli.events.json_text import json_object
 
 
 def argument_line(arguments: Mapping[str, object]) -> str:
@@ -36,7 +29,7 @@ def argument_rows(arguments: Mapping[str, object]) -> list[str]:
 
 def raw_argument_rows(raw: str) -> list[str]:
     """Return the rows of arguments that a model wrote; its text if that is no JSON object."""
-    return argument_rows(given_arguments(raw)) or raw.split("\n")
+    return argument_rows(json_object(raw) or {}) or raw.split("\n")
 
 
 def _text(value: object) -> str:

@@ -13,7 +13,7 @@ from agentcli.events.actions import (
 )
 from agentcli.events.observations import FileEditObservation, FileWriteObservation
 from agentcli.ui.arguments import raw_argument_rows
-from agentcli.ui.diff import SIGN_STYLES, is_cut
+from agentcli.ui.diff import is_cut, marked_lines
 from agentcli.ui.sanitize import printable
 from agentcli.ui.style import Line, Span, wrap
 
@@ -24,13 +24,13 @@ def request_lines(action: Action, observation: Observation, width: int) -> list[
     columns."""
     match action:
         case CmdRunAction(reason=reason) if reason:
-            told = f"asked for, in the model's words: {_one_line(reason)}"
-            return wrap([Span(told, "dim")], width)
+            words = printable(reason.strip(), multiline=False)
+            return wrap([Span(f"asked for, in the model's words: {words}", "dim")], width)
         case FileWriteAction(content=content) if not _has_diff(observation):
-            return _marked(content, "+")
+            return marked_lines(content, "+")
         case FileEditAction() if not _has_diff(observation):
             new = action.new_str if action.new_str is not None else action.content
-            return [*_marked(action.old_str or "", "-"), *_marked(new or "", "+")]
+            return [*marked_lines(action.old_str or "", "-"), *marked_lines(new or "", "+")]
         case MemoryAction(text=text) | AgentDelegateAction(task=text):
             return [[Span(row)] for row in printable(text).split("\n")]
         case ToolCallAction(error=str(), raw_arguments=raw):
@@ -40,15 +40,5 @@ def request_lines(action: Action, observation: Observation, width: int) -> list[
 
 
 def _has_diff(observation: Observation) -> bool:
-    if not isinstance(observation, FileWriteObservation | FileEditObservation):
-        return False
-    return not is_cut(observation.diff)
-
-
-def _marked(text: str, sign: str) -> list[Line]:
-    rows = printable(text).removesuffix("\n").split("\n") if text else []
-    return [[Span(f"{sign} {row}", SIGN_STYLES[sign])] for row in rows]
-
-
-def _one_line(text: str) -> str:
-    return printable(text.strip(), multiline=False)
+    changed = FileWriteObservation | FileEditObservation
+    return isinstance(observation, changed) and not is_cut(observation.diff)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -28,9 +29,9 @@ from agentcli.events.actions import (
     ToolCallAction,
     tool_name,
 )
+from agentcli.events.json_text import json_object
 from agentcli.events.observations import (
     BrowserOutputObservation,
-    CmdMetadata,
     CmdOutputObservation,
     DelegateObservation,
     ErrorObservation,
@@ -47,8 +48,8 @@ from agentcli.events.observations import (
     UserAnswerObservation,
     UserRejectObservation,
 )
-from agentcli.ui.arguments import argument_line, given_arguments
-from agentcli.ui.diff import diff_counts, diff_lines, is_cut
+from agentcli.ui.arguments import argument_line
+from agentcli.ui.diff import diff_counts, diff_lines, is_cut, marked_lines
 from agentcli.ui.folding import FOLDED, Folding
 from agentcli.ui.outputs import output_lines, stopped
 from agentcli.ui.sanitize import printable
@@ -82,8 +83,8 @@ _USER_TEXT_BY_ERROR = {
 @dataclass(slots=True)
 class Outcome:
     """How a call ended: `status` goes on the call's line, `lines` below it. `whole` means that no
-    line may be left out, `wraps` that the terminal wraps long lines, and `prose` that lines are
-    broken between words, as nobody copies them."""
+    line may be left out or cut, `wraps` that long lines are not cut either, and `prose` that lines
+    are broken between words, as nobody copies them."""
 
     status: list[Span] = field(default_factory=list)
     lines: list[Line] = field(default_factory=list)
@@ -127,7 +128,7 @@ def call_text(action: Action) -> str:
 def _rarer_call_text(action: Action) -> str:
     match action:
         case ToolCallAction(raw_arguments=raw, error=error):
-            return "" if error else argument_line(given_arguments(raw))
+            return "" if error else argument_line(json_object(raw) or {})
         case MCPAction(arguments=arguments):
             return argument_line(arguments)
         case BrowseInteractiveAction():
@@ -205,77 +206,82 @@ def _task(item: dict[str, str]) -> Line:
 
 def outcome(observation: Observation, folding: Folding = FOLDED) -> Outcome:
     """Return how a call ended, from the observation that answers it."""
-    match observation:
-        case CmdOutputObservation(metadata=metadata):
-            return _command_outcome(observation, metadata, folding)
-        case IPythonRunCellObservation(error=failed):
-            why = stopped(observation.content)
-            status = [Span(why or "error", "yellow" if why else "red")] if failed or why else []
-            limit = folding.failed_output if failed else folding.output
-            return Outcome(status, _output(observation, limit, folding))
-        case FileReadObservation():
-            status = [Span(_lines_read(observation), "dim")]
-            return Outcome(status, _output(observation, folding.read, folding))
-        case FileWriteObservation(prev_exist=existed) | FileEditObservation(prev_exist=existed):
-            return _change_outcome(observation, existed, folding)
-        case SearchObservation(matches=matches, truncated=cut):
-            status = [Span(count(matches, "match") + (", cut" if cut else ""), "dim")]
-            return Outcome(status, _output(observation, folding.found, folding))
-        case ErrorObservation() | UserRejectObservation():
-            return _failure(observation, folding)
-        case TaskTrackingObservation() | RecallObservation():
-            return Outcome(lines=_output(observation, folding.found, folding))
-    return _other_outcome(observation, folding)
-
-
-def _other_outcome(observation: Observation, folding: Folding) -> Outcome:
     failed = bool(getattr(observation, "error", False))
     match observation:
-        case BrowserOutputObservation(status_code=code):
-            style: Style = "red" if failed else "dim"
-            status = [Span(f"status {code}", style)] if code is not None else []
-            return Outcome(status, _output(observation, folding.read, folding), failed=failed)
-        case UserAnswerObservation(answer=answer):
-            return _answer_outcome(observation, answer)
-        case MemoryObservation(path=path):
-            return Outcome([Span(path, "dim")], _changed_note(observation), whole=True, wraps=True)
-        case DelegateObservation():
-            return _delegate_outcome(observation, folding)
+        case CmdOutputObservation():
+            return _command_outcome(observation, folding)
+        case FileWriteObservation() | FileEditObservation():
+            return _change_outcome(observation, folding)
+        case UserAnswerObservation():
+            return _answer_outcome(observation)
+        case MemoryObservation(path=path, removed=removed, added=added):
+            # Later sessions see the note, so it is shown in full: the user must be able to object.
+            lines = [*marked_lines(removed, "-"), *marked_lines(added, "+")]
+            return Outcome([Span(path, "dim")], lines, whole=True)
+        case ErrorObservation() | UserRejectObservation():
+            return _failure(observation, folding)
         case ToolResultObservation() | MCPObservation() if failed:
             return _failure(observation, folding)
+    lines = _output(observation, observation.content, _most_lines(observation, folding), folding)
+    failed = failed and not isinstance(observation, IPythonRunCellObservation)
+    return Outcome(_facts(observation), lines, failed=failed)
+
+
+def _facts(observation: Observation) -> list[Span]:
+    """Return what a call's line says about the result of tools that only give text."""
+    match observation:
+        case IPythonRunCellObservation(content=content, error=failed):
+            if why := stopped(content):
+                return [Span(why, "yellow")]
+            return [Span("error", "red")] if failed else []
+        case BrowserOutputObservation(status_code=int() as code, error=failed):
+            return [Span(f"status {code}", "red" if failed else "dim")]
+        case DelegateObservation(error=failed):
+            facts = printable(" · ".join(_child_facts(observation)), multiline=False)
+            return [Span(facts, "red" if failed else "dim")]
+        case FileReadObservation():
+            return [Span(_lines_read(observation), "dim")]
+        case SearchObservation(matches=matches, truncated=cut):
+            return [Span(count(matches, "match") + (", cut" if cut else ""), "dim")]
         case MCPObservation(image_urls=images, duration_s=took):
-            status = [Span(duration(took), "dim")]
-            if images:
-                status.append(Span(f" · {count(len(images), 'image')}", "dim"))
-            return Outcome(status, _output(observation, folding.output, folding))
-        case ToolResultObservation():
-            return Outcome(lines=_output(observation, folding.output, folding))
-    return Outcome()
+            pictures = f" · {count(len(images), 'image')}" if images else ""
+            return [Span(f"{duration(took)}{pictures}", "dim")]
+    return []
 
 
-def _delegate_outcome(report: DelegateObservation, folding: Folding) -> Outcome:
-    """Sum up a child session in one line; the session that it names has the rest."""
-    facts = [f"{report.status} after " * report.error + count(report.steps, "step")]
-    facts.append("$?" if report.cost_usd is None else money(report.cost_usd))
+def _most_lines(observation: Observation, folding: Folding) -> int | None:
+    """Return how many lines of the observation's text are shown."""
+    match observation:
+        case IPythonRunCellObservation(error=True):
+            return folding.failed_output
+        case IPythonRunCellObservation() | MCPObservation() | ToolResultObservation():
+            return folding.output
+        case FileReadObservation() | BrowserOutputObservation() | DelegateObservation():
+            return folding.read
+        case SearchObservation() | TaskTrackingObservation() | RecallObservation():
+            return folding.found
+    return 0
+
+
+def _child_facts(report: DelegateObservation) -> Iterator[str]:
+    """Sum up a child session; the session that the last fact names has the rest."""
+    yield f"{report.status} after " * report.error + count(report.steps, "step")
+    yield "$?" if report.cost_usd is None else money(report.cost_usd)
     if report.files_changed:
-        facts.append(f"{count(len(report.files_changed), 'file')} changed")
-    facts.append(report.session_id)
-    style: Style = "red" if report.error else "dim"
-    status = [Span(printable(" · ".join(facts), multiline=False), style)]
-    return Outcome(status, _output(report, folding.read, folding), failed=report.error)
+        yield f"{count(len(report.files_changed), 'file')} changed"
+    yield report.session_id
 
 
-def _output(observation: Observation, limit: int | None, folding: Folding) -> list[Line]:
-    return output_lines(observation.content, limit, folding, _call_of(observation))
+def _output(observation: Observation, text: str, limit: int | None, folding: Folding) -> list[Line]:
+    return output_lines(text, limit, folding, _call_of(observation))
 
 
 def _call_of(observation: Observation) -> int:
     return observation.id if observation.cause is None else observation.cause
 
 
-def _command_outcome(
-    observation: CmdOutputObservation, metadata: CmdMetadata, folding: Folding
-) -> Outcome:
+def _command_outcome(observation: CmdOutputObservation, folding: Folding) -> Outcome:
+    metadata = observation.metadata
     code, took = metadata.exit_code, duration(metadata.duration_s)
     if why := stopped(observation.content):
         parts = [Span(f"{why} after {took}", "yellow")]
@@ -298,21 +304,21 @@ def _command_outcome(
     if code is not None and not content.strip():
         parts.append(Span(" · no output", "dim"))
     limit = folding.output if code == 0 else folding.failed_output
-    return Outcome(parts, output_lines(content, limit, folding, _call_of(observation)))
+    return Outcome(parts, _output(observation, content, limit, folding))
 
 
-def _answer_outcome(observation: Observation, answer: str | None) -> Outcome:
-    if answer is None:
+def _answer_outcome(observation: UserAnswerObservation) -> Outcome:
+    if observation.answer is None:
         told = observation.content.partition(":")[0].rstrip(".").lower()
         return Outcome([Span(printable(told, multiline=False), "yellow")])
-    first, *rest = printable(answer).split("\n")
-    return Outcome([Span(first, "green")], [[Span(line)] for line in rest], whole=True, wraps=True)
+    first, *rest = printable(observation.answer).split("\n")
+    return Outcome([Span(first, "green")], [[Span(line)] for line in rest], whole=True)
 
 
 def _change_outcome(
-    observation: FileWriteObservation | FileEditObservation, existed: bool, folding: Folding
+    observation: FileWriteObservation | FileEditObservation, folding: Folding
 ) -> Outcome:
-    diff = observation.diff
+    diff, existed = observation.diff, observation.prev_exist
     added, removed = diff_counts(diff)
     least = "at least " if is_cut(diff) else ""
     if not existed:
@@ -326,27 +332,15 @@ def _change_outcome(
     return Outcome(status, lines, wraps=True)
 
 
-def _changed_note(observation: MemoryObservation) -> list[Line]:
-    """Show the changed note in full: later sessions see it, so the user must be able to object."""
-    signs: tuple[tuple[str, str, Style], ...] = (
-        ("-", observation.removed, "red"),
-        ("+", observation.added, "green"),
-    )
-    return [
-        [Span(f"{sign} {row}", style)]
-        for sign, text, style in signs
-        for row in (printable(text).split("\n") if text else ())
-    ]
-
-
 def _failure(observation: Observation, folding: Folding) -> Outcome:
     if isinstance(observation, ErrorObservation) and (told := _told(observation)):
-        lines = _output(observation, None, folding) if folding.error is None else []
+        whole = observation.content if folding.error is None else ""
+        lines = _output(observation, whole, None, folding)
         return Outcome([Span(told, "yellow")], lines, failed=True, prose=True)
-    rejected = isinstance(observation, UserRejectObservation)
-    text = observation.reason if isinstance(observation, UserRejectObservation) else ""
-    first, *rest = printable((text or observation.content).strip()).split("\n")
-    word = "not allowed" if rejected else "error"
+    word, text = "error", observation.content
+    if isinstance(observation, UserRejectObservation):
+        word, text = "not allowed", observation.reason or text
+    first, *rest = printable(text.strip()).split("\n")
     status = [Span(f"{word}: {first}" if first else word, "red")]
     lines = [[Span(line, "red")] for line in rest]
     shown = folding.first(lines, folding.error, _call_of(observation))
@@ -361,13 +355,11 @@ def _told(error: ErrorObservation) -> str:
 
 
 def _lines_read(observation: FileReadObservation) -> str:
-    total = observation.lines_total
     if observation.image_urls:
         return count(len(observation.image_urls), "image")
+    total = observation.lines_total
     if total is None:
         return ""
-    if observation.lines_shown is None:
-        return count(total, "line")
-    first, last = observation.lines_shown
+    first, last = observation.lines_shown or (1, total)
     shown = last - first + 1
     return count(total, "line") if shown >= total else f"{shown:,} of {count(total, 'line')}"

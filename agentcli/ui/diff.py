@@ -42,6 +42,12 @@ def number_width(rows: Sequence[Row]) -> int:
     return max((len(str(row.number)) for row in rows), default=1)
 
 
+def marked_lines(text: str, sign: str) -> list[Line]:
+    """Return every line of a text that is added or removed as a whole."""
+    rows = printable(text).removesuffix("\n").split("\n") if text else []
+    return [[Span(f"{sign} {row}", SIGN_STYLES[sign])] for row in rows]
+
+
 def diff_counts(diff: str) -> tuple[int, int]:
     """Return the numbers of lines added and removed."""
     signs = Counter(row.sign for row in diff_rows(diff))

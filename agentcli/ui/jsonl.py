@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable
 from dataclasses import asdict
@@ -20,7 +19,7 @@ from agentcli.events import (
     event_to_dict,
 )
 from agentcli.events.actions import MessageAction, SystemMessageAction
-from agentcli.events.json_text import compact_json
+from agentcli.events.json_text import compact_json, json_object
 from agentcli.events.observations import (
     AgentStateChangedObservation,
     DecisionObservation,
@@ -124,12 +123,14 @@ class JsonLinesWriter:
 
     def _tool_use(self, action: Action, call: ToolCallMetadata) -> _Line:
         self._call_ids[action.id] = call.tool_call_id
+        raw = call.raw_arguments
+        given = json_object(raw)
         return {
             "type": "tool_use",
             "event_id": action.id,
             "tool_call_id": call.tool_call_id,
             "name": call.function_name,
-            "input": _parsed(call.raw_arguments),
+            "input": raw if given is None else given,
         }
 
     def _answers_a_call(self, observation: Observation) -> bool:
@@ -208,15 +209,6 @@ def _notice_of(event: Event) -> _Line:
 
 def _notice(kind: str, message: str, event_id: int | None = None, **data: Any) -> _Line:
     return {"type": "notice", "event_id": event_id, "kind": kind, "message": message, "data": data}
-
-
-def _parsed(raw_arguments: str) -> Any:
-    """Return the arguments as an object, or the text itself if it is no JSON object."""
-    try:
-        value = json.loads(raw_arguments)
-    except (ValueError, RecursionError):
-        return raw_arguments
-    return value if isinstance(value, dict) else raw_arguments
 
 
 def encode(line: _Line) -> bytes:

@@ -110,10 +110,10 @@ def wrap(line: Line, width: int) -> list[Line]:
                     used = 0
                 rows[-1].append(span._replace(text=word))
                 used += cells(word)
-    return [_joined(row) for row in rows]
+    return [_merged(row) for row in rows]
 
 
-def _joined(words: Iterable[Span]) -> Line:
+def _merged(words: Iterable[Span]) -> Line:
     """Merge neighbouring spans of the same look, and remove blanks at the end."""
     spans: list[Span] = []
     for word in words:
@@ -141,6 +141,14 @@ def fitting(text: str, width: int) -> int:
         if used > width:
             return index
     return len(text)
+
+
+def joined(*parts: Sequence[Span]) -> list[Span]:
+    """Return the parts that are not empty as one line, with ` · ` between them."""
+    line: list[Span] = []
+    for part in filter(plain, parts):
+        line += [Span(" · ", "dim"), *part] if line else part
+    return line
 
 
 def indent(lines: Iterable[Line], by: int = 4) -> list[Line]:

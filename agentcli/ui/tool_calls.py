@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from agentcli.events import Action, Observation
 from agentcli.events.actions import (
@@ -32,14 +32,14 @@ from agentcli.ui.calls import (
     outcome,
     reach_of,
 )
-from agentcli.ui.folding import FOLDED, Folding
+from agentcli.ui.folding import Folding
 from agentcli.ui.links import path_link
 from agentcli.ui.notices import decision
 from agentcli.ui.outputs import live_lines
 from agentcli.ui.reply import StreamedReply
 from agentcli.ui.sanitize import printable
 from agentcli.ui.screen import Screen
-from agentcli.ui.style import Line, Span, cells, clip, indent, plain, wrap
+from agentcli.ui.style import Line, Span, cells, clip, indent, joined, plain, wrap
 from agentcli.ui.summary import count, money, whole_seconds
 
 _SHOW_ELAPSED_S = 1.0
@@ -63,6 +63,11 @@ class _Call:
     child: ChildProgress | None = None
     """What the child that carries out the call is doing now."""
 
+    def elapsed(self, now: float) -> list[str]:
+        """Return how long the call has been running, unless it has just begun."""
+        seconds = now - (self.since or now)
+        return [whole_seconds(int(seconds))] if seconds >= _SHOW_ELAPSED_S else []
+
     def add_output(self, text: str) -> None:
         whole = self.output + text
         self.output = whole[-_OUTPUT_KEPT:]
@@ -83,7 +88,7 @@ class ToolCalls:
         *,
         detailed: bool,
         answers: bool,
-        folding: Folding = FOLDED,
+        folding: Folding,
     ) -> None:
         self._screen = screen
         self._reply = reply
@@ -107,24 +112,26 @@ class ToolCalls:
     def __contains__(self, action_id: object) -> bool:
         return action_id in self._calls
 
+    @property
+    def _next(self) -> _Call | None:
+        return next(iter(self._calls.values()), None)
+
     def add(self, action: Action, now: float) -> None:
         self._calls[action.id] = _Call(action)
         self._start_next(now)
 
     def add_output(self, action_id: int, text: str) -> None:
-        call = self._calls.get(action_id)
-        if call is not None:
+        if call := self._calls.get(action_id):
             call.add_output(text)
 
     def add_child(self, progress: ChildProgress, now: float) -> None:
-        call = self._calls.get(progress.action_id)
-        if call is not None:
+        if call := self._calls.get(progress.action_id):
             call.child = progress
             call.since = call.since or now
 
     def run_next(self) -> None:
         """Show the text of the next call, if it does not fit on its line, before the call runs."""
-        call = next(iter(self._calls.values()), None)
+        call = self._next
         if call is not None and self._detailed and not call.shown and self._is_long(call.action):
             self._put_text(call.action, Span("•", "cyan"))
             call.shown = True
@@ -155,20 +162,17 @@ class ToolCalls:
         children = [call for call in self._calls.values() if call.child is not None]
         if children:
             return [self._screen.row(self._child_line(call, icon, now)) for call in children]
-        call = next(iter(self._calls.values()), None)
+        call = self._next
         if call is None:
             return []
-        elapsed = now - (call.since or now)
-        facts = [whole_seconds(int(elapsed))] if elapsed >= _SHOW_ELAPSED_S else []
+        facts = ["running"] if call.shown else []
+        facts += call.elapsed(now)
         if len(self._calls) > 1:
             facts.append(f"{len(self._calls) - 1} more waiting")
-        status = [Span(" · ".join(facts), "dim")] if facts else []
+        status = [Span(" · ".join(facts), "dim")]
         icon_span = Span(icon, "cyan")
-        lines: list[Line]
-        if call.shown:
-            running = Span(" · ".join(["running", *facts]), "dim")
-            lines = [[*call_head(icon_span, call.action), running]]
-        else:
+        lines: list[Line] = [[*call_head(icon_span, call.action), *status]]
+        if not call.shown:
             lines = [self._live_line(call.action, icon_span, status)]
         lines += indent(live_lines(call.output, call.lines_gone, self._screen.live_rows - 2))
         return [self._screen.row(line) for line in lines]
@@ -176,37 +180,33 @@ class ToolCalls:
     def _child_line(self, call: _Call, icon: str, now: float) -> Line:
         """Return a line such as `⠋ delegate  explorer: where … · read a.py · 3 steps · 8 s`."""
         assert call.child is not None
-        child, elapsed = call.child, now - (call.since or now)
+        child = call.child
         facts = [count(child.steps, "step")] if child.steps else []
         facts += [money(child.cost_usd)] if child.cost_usd else []
-        facts += [whole_seconds(int(elapsed))] if elapsed >= _SHOW_ELAPSED_S else []
+        facts += call.elapsed(now)
         head = call_head(Span(icon, "cyan"), call.action)
         end = f" · {' · '.join(facts)}" if facts else ""
         room = max(self._screen.width - cells(plain(head)) - cells(end), 20)
         task = clip([Span(printable(call_text(call.action), multiline=False))], room // 2)
-        doing = printable(child.doing, multiline=False)
-        middle = [*task, Span(" · ", "dim"), Span(doing, "dim")]
-        return [*head, *clip(middle, room), Span(end, "dim")]
+        doing = Span(f" · {printable(child.doing, multiline=False)}", "dim")
+        return [*head, *clip([*task, doing], room), Span(end, "dim")]
 
     def _outcome(self, call: _Call, observation: Observation) -> Outcome:
         result = outcome(observation, self._folding)
         width = self._screen.width - 4
         if result.prose:
-            lines = [row for line in result.lines for row in wrap(line, width)]
-            result = replace(result, lines=lines)
+            result.lines = [row for line in result.lines for row in wrap(line, width)]
         if self._folding.code is None:
             asked = request_lines(call.action, observation, width)
-            result = replace(result, lines=[*asked, *result.lines], wraps=True)
+            result.lines, result.wraps = [*asked, *result.lines], True
         if isinstance(observation, CmdOutputObservation | IPythonRunCellObservation):
             own = "" if self._reach == _NO_SANDBOX else reach_of(call.action)
-            if own or self._reach:
-                mark = Span(own or self._reach, "yellow" if own else "dim")
-                separator = [Span(" · ", "dim")] if result.status else []
-                result = replace(result, status=[*result.status, *separator, mark])
+            mark = Span(own or self._reach, "yellow" if own else "dim")
+            result.status = joined(result.status, [mark])
         return _with_decision(result, call.decided)
 
     def _start_next(self, now: float) -> None:
-        call = next(iter(self._calls.values()), None)
+        call = self._next
         if call is None or call.since is not None:
             return
         call.since = now
@@ -307,11 +307,10 @@ class ToolCalls:
     def _put_result(self, call: _Call, result: Outcome) -> None:
         if self._last_line_of != call.action.id:
             self._announce(call)
-        facts = list(result.status)
+        facts = result.status
         is_command = isinstance(call.action, CmdRunAction | IPythonRunCellAction)
         if result.lines and not result.whole and (is_command or not facts):
-            facts += [Span(" · ")] if facts else []
-            facts += [Span(plain(result.lines[-1]).strip())]
+            facts = joined(facts, [Span(plain(result.lines[-1]).strip())])
         if facts:
             self._screen.put("call", [clip([Span("  "), *facts], self._screen.width)])
         if result.whole:
@@ -320,17 +319,15 @@ class ToolCalls:
     def _line(self, action: Action, icon: Span, status: list[Span]) -> Line:
         """Return name, text and status in one row, which may be wider than the screen. Of a text
         with several lines it has the first."""
-        separator = [Span(" · ", "dim")] if status else []
-        text = self._first_row(action)
-        return [*call_head(icon, action), *text, *(separator if plain(text) else []), *status]
+        return [*call_head(icon, action), *joined(self._first_row(action), status)]
 
     def _live_line(self, action: Action, icon: Span, status: list[Span]) -> Line:
         """Return the same in one row of the screen, with the text cut in favour of the status."""
         more = len(self._text_rows(action)) - 1
-        end = [Span(f" … +{count(more, 'line')}", "dim")] if more else []
         text = self._first_row(action)
-        if status:
-            end += [Span(" · ", "dim"), *status] if plain(text) else status
+        end = joined(text, status)[len(text) :] if plain(text) else status
+        if more:
+            end = [Span(f" … +{count(more, 'line')}", "dim"), *end]
         return call_line(icon, action, text, end, self._screen.width)
 
     def _first_row(self, action: Action) -> list[Span]:
@@ -355,5 +352,5 @@ def _with_decision(result: Outcome, decided: DecisionObservation | None) -> Outc
     text = decision(decided)
     if decided.decision == "deny":
         return Outcome([Span(text, "yellow")], failed=True)
-    separator = [Span(" · ", "dim")] if result.status else []
-    return replace(result, status=[*result.status, *separator, Span(text, "dim")])
+    result.status = joined(result.status, [Span(text, "dim")])
+    return result
