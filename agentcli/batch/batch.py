@@ -6,11 +6,10 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Protocol
 
-from agentcli.batch.carry_out import Activity, failed
+from agentcli.batch.carry_out import failed
 from agentcli.batch.ledger import Ledger
 from agentcli.batch.money import SharedBudget
-from agentcli.batch.task import Order, Result
-from agentcli.batch.workers import Report, Workers
+from agentcli.batch.task import Activity, Order, Report, Result
 from agentcli.errors import AgentError, SessionError, TurnInterrupted
 from agentcli.interrupts import shield
 
@@ -18,6 +17,22 @@ _TICK_S = 0.25
 _MOST_LOST = 2
 """How many processes a task may lose before it is given up."""
 _LEAST_USD = 1e-6
+
+
+class Workers(Protocol):
+    """Whoever carries out tasks. `close` leaves what is at work so that it can be continued."""
+
+    @property
+    def count(self) -> int:
+        """How many tasks can be carried out at once."""
+
+    def begin(self, order: Order) -> None:
+        """Have one worker carry out the order. The caller begins at most `count` at once."""
+
+    def reports(self, seconds: float) -> Sequence[Report]:
+        """Return what there is to report, waiting at most so many seconds."""
+
+    def close(self) -> None: ...
 
 
 class Watcher(Protocol):

@@ -8,7 +8,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
@@ -19,12 +18,11 @@ from agentcli.api.resumable import last_state_change, open_for_task
 from agentcli.api.session import Session
 from agentcli.app.agent_builder import AgentBuilder
 from agentcli.app.builders import builder_in
-from agentcli.app.checks.check import Check, CheckResult
+from agentcli.app.checks.check import Check
 from agentcli.app.configuration.store import use_configured_store
-from agentcli.app.sandbox import Containment
 from agentcli.batch.folders import BatchFolders
 from agentcli.batch.place import TaskPlace, TaskRecord, task_record
-from agentcli.batch.task import CheckOutcome, Order, Result, Status
+from agentcli.batch.task import Activity, CheckOutcome, Order, Result, Status
 from agentcli.errors import AgentError, SessionError, TurnInterrupted, os_error_text
 from agentcli.events import Action, Event, Progress
 from agentcli.events.observations import AgentStateChangedObservation
@@ -45,15 +43,6 @@ _PROBE_BYTES = 1 << 16
 """A disk that is not full always takes this much."""
 _NO_LIMIT_USD = 1_000_000_000.0
 _LIMITS = (MAX_TURNS, MAX_TIME, MAX_BUDGET)
-
-
-@dataclass(frozen=True)
-class Activity:
-    """What a task is doing now. `cost_usd` is None if it is not known."""
-
-    text: str
-    steps: int = 0
-    cost_usd: float | None = None
 
 
 class BudgetUsedUp(Exception):
@@ -115,28 +104,23 @@ def failed(order: Order, error: AgentError) -> Result:
 def _carried_out(order: Order, tell: Callable[[Activity], None]) -> Result:
     place = TaskPlace(order)
     with place.held(lambda why: tell(Activity(why))):
-        return _carried_out_alone(order, place, tell)
-
-
-def _carried_out_alone(order: Order, place: TaskPlace, tell: Callable[[Activity], None]) -> Result:
-    began = time.monotonic()
-    environ = user_environ()
-    use_configured_store(order.values)
-    tell(Activity("copying its files"))
-    known = place.prepare(state_home(environ))
-    folder = _session_folder(known)
-    values = {**order.values, **_budget_setting(order, folder)}
-    builder, _ = builder_in(place.workspace, values)
-    try:
-        _work(builder, folder, order, tell)
-        # Made before the check: what that leaves behind is not the agent's work.
-        patch = place.patch(known.base)
-        outcome = _checked(builder, folder, order, place, tell)
-    except BaseException:
-        place.add_time(known, time.monotonic() - began)
-        raise
-    redact = Redactor({*masked_values(environ), *builder.registry().keys()})
-    result = _result(order, read_session(folder), outcome, known, time.monotonic() - began)
+        began = time.monotonic()
+        use_configured_store(order.values)
+        tell(Activity("copying its files"))
+        known = place.prepare(state_home(user_environ()))
+        folder = _session_folder(known)
+        values = {**order.values, **_budget_setting(order, folder)}
+        builder, _ = builder_in(place.workspace, values)
+        try:
+            _work(builder, folder, order, tell)
+            # Made before the check: what that leaves behind is not the agent's work.
+            patch = place.patch(known.base)
+            outcome = _checked(builder, folder, order, place, tell)
+        except BaseException:
+            place.add_time(known, time.monotonic() - began)
+            raise
+        redact = Redactor({*masked_values(user_environ()), *builder.registry().keys()})
+        result = _result(order, read_session(folder), outcome, known, time.monotonic() - began)
     return result.model_copy(update={"workspace": str(place.workspace), "patch": redact(patch)})
 
 
@@ -200,25 +184,12 @@ def _checked(
     if order.task.check is None:
         return None
     tell(Activity(f"check: {order.task.check}"))
-    containment = Containment(
-        builder.settings,
-        builder.environ,
-        builder.workspace,
-        builder.home,
-        folder,
-        builder.registry().key_variables(),
-        attended=False,
-    )
+    containment = builder.containment(folder)
     check = Check(order.task.check, containment.sandbox, containment.environment)
-    done: CheckResult = check.run(place.workspace, place.own)
-    mask = Redactor(masked_values(builder.environ))
-    return CheckOutcome(
-        command=done.command,
-        passed=done.passed,
-        exit_code=done.exit_code,
-        duration_s=round(done.duration_s, 3),
-        tail=mask(done.tail),
-    )
+    done = check.run(place.workspace, place.own)
+    tail = Redactor(masked_values(builder.environ))(done.tail)
+    shown = {**done.as_dict(), "duration_s": round(done.duration_s, 3), "tail": tail}
+    return CheckOutcome.model_validate(shown)
 
 
 def _result(
@@ -230,11 +201,10 @@ def _result(
 ) -> Result:
     """Return the result that follows from the session."""
     last = last_state_change(record.events)
-    status = _status(last)
     exit_code = last.exit_code if last is not None and last.exit_code is not None else 1
     return Result(
         id=order.task.id,
-        status=status,
+        status=_status(last),
         reason=last.reason if last is not None else "",
         exit_code=exit_code,
         answer=last_answer(record.events),

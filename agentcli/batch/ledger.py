@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -27,12 +28,11 @@ class Ledger:
         """Record a result; it is on disk when this returns. Raises SessionError."""
         if result.id in self.results:
             return
-        line = json.dumps(result.model_dump(mode="json")).encode() + b"\n"
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
             is_new = not self._path.exists()
             with open(os.open(self._path, flags, 0o600), "ab") as file:
-                file.write(line)
+                file.write(_line(result.model_dump(mode="json")))
                 file.flush()
                 os.fsync(file.fileno())
             if is_new:
@@ -47,11 +47,7 @@ class Ledger:
         gone = set(task_ids) & self.results.keys()
         if gone:
             kept = {name: each for name, each in self.results.items() if name not in gone}
-            lines = [json.dumps(each.model_dump(mode="json")) + "\n" for each in kept.values()]
-            try:
-                replace_durably(self._path, "".join(lines).encode())
-            except OSError as error:
-                raise SessionError(os_error_text(error)) from error
+            _rewrite(self._path, [each.model_dump(mode="json") for each in kept.values()])
             self.results = kept
 
     def _read(self) -> None:
@@ -77,17 +73,25 @@ class Ledger:
 
 def write_predictions(path: Path, results: Iterable[Result]) -> None:
     """Write the patches as SWE-bench takes predictions, one a line. Raises SessionError."""
-    lines = [
-        json.dumps(
+    _rewrite(
+        path,
+        [
             {
                 "instance_id": result.id,
                 "model_name_or_path": result.model or "agent",
                 "model_patch": result.patch,
             }
-        )
-        for result in results
-    ]
+            for result in results
+        ],
+    )
+
+
+def _rewrite(path: Path, values: Iterable[Mapping[str, Any]]) -> None:
     try:
-        replace_durably(path, "".join(f"{line}\n" for line in lines).encode())
+        replace_durably(path, b"".join(map(_line, values)))
     except OSError as error:
         raise SessionError(f"{path} can't be written: {os_error_text(error)}") from error
+
+
+def _line(value: Mapping[str, Any]) -> bytes:
+    return json.dumps(value).encode() + b"\n"

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 from agentcli.batch.folders import BatchFolders
 from agentcli.errors import SessionError, UsageError, os_error_text
+from agentcli.files.private import try_lock
+from agentcli.system.processes import process_stat
 
 _PATIENCE_S = 20.0
 """How long workers of a killed start have to record what they were doing."""
@@ -55,10 +56,7 @@ def held(path: Path, tell: Callable[[str], None]) -> Iterator[None]:
     began = time.monotonic()
     lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
-        while True:
-            with suppress(BlockingIOError):
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
+        while not try_lock(lock):
             waited = time.monotonic() - began
             if waited > _PATIENCE_FOR_A_TASK_S:
                 raise SessionError(f"{path} is still locked by a process that had the task before")
@@ -72,12 +70,9 @@ def held(path: Path, tell: Callable[[str], None]) -> Iterator[None]:
 
 def _take(lock: int, folders: BatchFolders) -> None:
     until = time.monotonic() + _PATIENCE_S
-    while True:
-        with suppress(BlockingIOError):
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
+    while not try_lock(lock):
         holder = _holder(lock)
-        if (holder is not None and _is_alive(holder)) or time.monotonic() > until:
+        if (holder is not None and process_stat(holder)) or time.monotonic() > until:
             who = f"process {holder}" if holder is not None else "another process"
             raise UsageError(
                 f"{folders.out} is in use by {who}", hint="wait for it, or name another --out"
@@ -90,13 +85,3 @@ def _holder(lock: int) -> int | None:
         return int(json.loads(os.pread(lock, 4096, 0))["pid"])
     except (ValueError, KeyError, TypeError):
         return None
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
-    return True

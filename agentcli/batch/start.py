@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from agentcli.app.builders import builder_in
-from agentcli.batch.batch import Batch, Watcher
+from agentcli.batch.batch import Batch, Watcher, Workers
 from agentcli.batch.cluster.requirements import Cluster
 from agentcli.batch.cluster.workers import RayWorkers, require_reachable
 from agentcli.batch.folders import BatchFolders
@@ -23,7 +23,6 @@ from agentcli.batch.preparing import prepared
 from agentcli.batch.summary import Summary, markdown, plot
 from agentcli.batch.task import Order
 from agentcli.batch.tasks_file import read_tasks
-from agentcli.batch.workers import Workers
 from agentcli.errors import SessionError, UsageError, os_error_text
 from agentcli.files.private import replace_atomically
 from agentcli.llm.catalog import Catalog

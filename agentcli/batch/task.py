@@ -1,9 +1,10 @@
-"""A task, the order handed to a worker, and the result that comes back: plain data."""
+"""A task, the order handed to a worker, and the reports that come back: plain data."""
 
 from __future__ import annotations
 
 import hashlib
 import re
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -128,3 +129,28 @@ class Result(_Value):
     @property
     def succeeded(self) -> bool:
         return self.outcome in ("passed", "finished")
+
+
+@dataclass(frozen=True)
+class Activity:
+    """What a task is doing now. `cost_usd` is None if it is not known."""
+
+    text: str
+    steps: int = 0
+    cost_usd: float | None = None
+
+
+class Report(_Value):
+    """A report about one task: what it is `doing`, or how it ended. It ended with a `result`, by
+    using up its budget after `spent_usd`, because its worker was `lost`, or because no session can
+    be stored (`store_lost`); the last two say why."""
+
+    task_id: str
+    doing: Activity | None = None
+    result: Result | None = None
+    spent_usd: float | None = None
+    lost: str = ""
+    store_lost: str = ""
+
+    def as_line(self) -> str:
+        return self.model_dump_json(exclude_defaults=True)

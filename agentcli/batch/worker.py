@@ -3,20 +3,16 @@ lines of JSON, and reports go out in the same form."""
 
 from __future__ import annotations
 
-import json
 import os
-import queue
 import signal
-import sys
 import threading
 import traceback
-from collections.abc import Mapping
-from dataclasses import asdict
-from typing import Any, NoReturn, TextIO
+from typing import NoReturn, TextIO
 
 from agentcli import interrupts
-from agentcli.batch.carry_out import Activity, BudgetUsedUp, StoreLost, carry_out, failed
-from agentcli.batch.task import Order
+from agentcli.batch.carry_out import BudgetUsedUp, StoreLost, carry_out, failed
+from agentcli.batch.line_program import Orders, send_line, take_stdout
+from agentcli.batch.task import Activity, Order, Report
 from agentcli.errors import AgentError, TurnInterrupted
 from agentcli.system import programs
 
@@ -28,12 +24,9 @@ def main(lock: int | None) -> NoReturn:
         os.set_inheritable(lock, False)
     programs.harden_process()
     interrupts.install()
-    # What a library prints must not be taken for a report: it goes to stderr.
-    reports = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)
     code = 0
     try:
-        _serve(reports)
+        _serve(take_stdout())
         interrupts.mark_outcome_decided()
     except TurnInterrupted as interrupt:
         code = interrupt.exit_code
@@ -45,46 +38,37 @@ def main(lock: int | None) -> NoReturn:
 
 def _serve(reports: TextIO) -> None:
     """Carry out orders. Raises TurnInterrupted if stdin ends while one is carried out."""
-    orders: queue.SimpleQueue[str] = queue.SimpleQueue()
-    at_work, alone = threading.Event(), threading.Event()
+    at_work = threading.Event()
 
-    def listen() -> None:
-        for line in sys.stdin:
-            orders.put(line)
-        alone.set()
-        orders.put("")
+    def interrupt() -> None:
         if at_work.is_set():
             os.kill(os.getpid(), signal.SIGTERM)
 
-    threading.Thread(target=listen, daemon=True).start()
-    while line := orders.get():
+    orders = Orders(interrupt)
+    while line := orders.lines.get():
         at_work.set()
-        if alone.is_set():
+        if orders.ended.is_set():
             return
         _carry_out(Order.model_validate_json(line), reports)
         at_work.clear()
 
 
 def _carry_out(order: Order, reports: TextIO) -> None:
+    name = order.task.id
+
     def tell(doing: Activity) -> None:
-        _report(reports, order, {"doing": asdict(doing)})
+        send_line(reports, Report(task_id=name, doing=doing).as_line())
 
     try:
-        result = carry_out(order, tell)
+        report = Report(task_id=name, result=carry_out(order, tell))
     except BudgetUsedUp as need:
-        _report(reports, order, {"needs_money": need.spent_usd})
-        return
+        report = Report(task_id=name, spent_usd=need.spent_usd)
     except StoreLost as lost:
-        _report(reports, order, {"store_lost": str(lost)})
-        return
+        report = Report(task_id=name, store_lost=str(lost))
     except Exception as error:
         # A bug ends this task but not the batch; the traceback goes to the log.
         traceback.print_exc()
-        result = failed(order, AgentError(f"internal error: {type(error).__name__}: {error}"))
+        told = f"internal error: {type(error).__name__}: {error}"
+        report = Report(task_id=name, result=failed(order, AgentError(told)))
     with interrupts.shield():
-        _report(reports, order, {"result": result.model_dump(mode="json")})
-
-
-def _report(reports: TextIO, order: Order, what: Mapping[str, Any]) -> None:
-    reports.write(json.dumps({"id": order.task.id, **what}) + "\n")
-    reports.flush()
+        send_line(reports, report.as_line())

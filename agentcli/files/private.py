@@ -200,7 +200,7 @@ def locked(path: Path) -> Iterator[None]:
     lock = os.open(path.with_suffix(".lock"), flags, 0o600)
     deadline = time.monotonic() + _LOCK_S
     try:
-        while not _taken(lock):
+        while not try_lock(lock):
             if time.monotonic() > deadline:
                 raise TimeoutError(errno.ETIMEDOUT, "another agent process keeps it locked")
             time.sleep(_LOCK_PAUSE_S)
@@ -209,7 +209,8 @@ def locked(path: Path) -> Iterator[None]:
         os.close(lock)
 
 
-def _taken(lock: int) -> bool:
+def try_lock(lock: int) -> bool:
+    """Lock the file behind this descriptor unless another process has it locked."""
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

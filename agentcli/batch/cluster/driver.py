@@ -5,11 +5,7 @@ from __future__ import annotations
 
 import json
 import os
-import queue
-import sys
-import threading
 import time
-import traceback
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -22,7 +18,8 @@ from agentcli.app.configuration.store import use_configured_store
 from agentcli.batch.carry_out import failed
 from agentcli.batch.cluster import node
 from agentcli.batch.cluster.requirements import Requirements, probes, requirements_here
-from agentcli.batch.task import Order
+from agentcli.batch.line_program import Orders, send_line, take_stdout
+from agentcli.batch.task import Activity, Order, Report
 from agentcli.errors import AgentError, ConfigError, os_error_text
 from agentcli.system.homes import state_home
 
@@ -36,32 +33,25 @@ _STOP_LIMIT_S = 25.0
 
 
 def main(address: str, out: str) -> NoReturn:
-    """Run the driver. It exits with 0 once all tasks at work have stopped."""
-    # What libraries print must not be taken for a report: it goes to stderr.
-    reports = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)
-    driver = _Driver(reports)
-    code = 0
+    """Run the driver until all tasks at work have stopped. The batch notices if it ends early; the
+    log then has the traceback."""
+    driver = _Driver(take_stdout())
     try:
         driver.join(address, Path(out))
         driver.serve()
     except ConfigError as error:
         driver.report({"refused": {"message": error.message, "hint": error.hint}})
     except BrokenPipeError:
-        code = 1
-    except Exception:
-        # The log has the traceback; the batch notices that this process is gone.
-        traceback.print_exc()
-        code = 1
-    driver.close()
-    os._exit(code)
+        # Nobody reads any more.
+        pass
+    finally:
+        driver.close()
+    os._exit(0)
 
 
 class _Driver:
     def __init__(self, reports: TextIO) -> None:
         self._reports = reports
-        self._orders: queue.SimpleQueue[str] = queue.SimpleQueue()
-        self._alone = threading.Event()
         self._running: dict[Any, Order] = {}
         self._requirements: Requirements
         self._probes = ExitStack()
@@ -72,8 +62,7 @@ class _Driver:
         self._carry_out: Any = None
 
     def report(self, what: Mapping[str, Any]) -> None:
-        self._reports.write(json.dumps(what) + "\n")
-        self._reports.flush()
+        send_line(self._reports, json.dumps(what))
 
     def close(self) -> None:
         self._probes.close()
@@ -131,9 +120,9 @@ class _Driver:
     def serve(self) -> None:
         """Pass on orders and reports until stdin ends. Raises BrokenPipeError if nobody reads the
         reports."""
-        threading.Thread(target=self._listen, daemon=True).start()
-        while not self._alone.is_set():
-            self._submit()
+        orders = Orders()
+        while not orders.ended.is_set():
+            self._submit(orders)
             self._pass_on_news()
             self._count_places()
             if not self._running:
@@ -145,27 +134,23 @@ class _Driver:
                 self._take(ref, self._running.pop(ref))
         self._stop()
 
-    def _listen(self) -> None:
-        for line in sys.stdin:
-            self._orders.put(line)
-        self._alone.set()
-
-    def _submit(self) -> None:
-        while not self._orders.empty():
-            line = self._orders.get()
+    def _submit(self, orders: Orders) -> None:
+        while not orders.lines.empty() and (line := orders.lines.get()):
             order = Order.model_validate_json(line)
             use_configured_store(order.values)
             self._running[self._carry_out.remote(line, self._requirements, self._board)] = order
-            waits = {"text": "waits for a place in the cluster", "steps": 0, "cost_usd": None}
-            self.report({"id": order.task.id, "doing": waits})
+            self._tell(order.task.id, Activity("waits for a place in the cluster"))
 
     def _take(self, ref: Any, order: Order) -> None:
         try:
-            told = ray.get(ref)
+            ended: Report | None = ray.get(ref)
         except ray.exceptions.RayError as error:
-            told = {"result": failed(order, AgentError(_why(error))).model_dump(mode="json")}
-        if "stopped" not in told:
-            self.report({"id": order.task.id, **told})
+            ended = Report(task_id=order.task.id, result=failed(order, AgentError(_why(error))))
+        if ended is not None:
+            send_line(self._reports, ended.as_line())
+
+    def _tell(self, task_id: str, doing: Activity) -> None:
+        send_line(self._reports, Report(task_id=task_id, doing=doing).as_line())
 
     def _pass_on_news(self) -> None:
         """Report what tasks are doing, as far as it is known without waiting."""
@@ -177,7 +162,7 @@ class _Driver:
             with suppress(ray.exceptions.RayActorError):
                 for task_id, doing in ray.get(fetched[0]).items():
                     if task_id in at_work:
-                        self.report({"id": task_id, "doing": doing})
+                        self._tell(task_id, doing)
         self._fetched = self._board.fetch.remote()
 
     def _count_places(self) -> None:

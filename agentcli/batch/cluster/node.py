@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import ray
 
-from agentcli.batch.carry_out import Activity
 from agentcli.batch.cluster.requirements import Requirements, host, why_unfit
 from agentcli.batch.folders import BatchFolders
 from agentcli.batch.local_workers import LocalWorkers
-from agentcli.batch.task import Order
-from agentcli.batch.workers import Report
+from agentcli.batch.task import Activity, Order, Report
 
 _TICK_S = 0.25
 _TELL_EVERY_S = 1.0
@@ -32,16 +29,16 @@ class Board:
     stop. If its machine is lost, an empty one takes its place."""
 
     def __init__(self) -> None:
-        self._doing: dict[str, dict[str, Any]] = {}
+        self._doing: dict[str, Activity] = {}
         self._stops = False
 
-    def tell(self, task_id: str, doing: dict[str, Any] | None) -> bool:
+    def tell(self, task_id: str, doing: Activity | None) -> bool:
         """Take what a task is doing, and return whether it is to stop."""
         if doing is not None:
             self._doing[task_id] = doing
         return self._stops
 
-    def fetch(self) -> dict[str, dict[str, Any]]:
+    def fetch(self) -> dict[str, Activity]:
         doing, self._doing = self._doing, {}
         return doing
 
@@ -54,36 +51,27 @@ def look(given: Requirements) -> str:
     return why_unfit(given)
 
 
-def carry_out_here(order: str, given: Requirements, board: Any) -> dict[str, Any]:
-    """Do a task, or what is left of it, in a worker process. Return `result`, `needs_money` or
-    `store_lost` as the worker reports it, or `stopped`. Raises WorkerLost."""
+def carry_out_here(order: str, given: Requirements, board: Any) -> Report | None:
+    """Do a task, or what is left of it, in a worker process, and return how it ended; None if it
+    was stopped. Raises WorkerLost."""
     if why := why_unfit(given):
         raise WorkerLost(f"{host()} can't: {why}")
     wanted = Order.model_validate_json(order)
     news = _BoardClient(wanted.task.id, board)
     if news.stops(wait_s=_ANSWER_S):
-        return {"stopped": True}
+        return None
     workers = _workers(given, wanted)
     workers.begin(wanted)
     while not news.stops():
         for report in workers.reports(_TICK_S):
-            if report.doing is not None:
-                news.tell(report.doing)
-            else:
-                return _ended(report)
+            if report.lost:
+                _dismiss()
+                raise WorkerLost(f"{report.lost} on {host()}")
+            if report.doing is None:
+                return report
+            news.doing = report.doing
     _dismiss()
-    return {"stopped": True}
-
-
-def _ended(report: Report) -> dict[str, Any]:
-    if report.result is not None:
-        return {"result": report.result.model_dump(mode="json")}
-    if report.spent_usd is not None:
-        return {"needs_money": report.spent_usd}
-    if report.store_lost:
-        return {"store_lost": report.store_lost}
-    _dismiss()
-    raise WorkerLost(f"{report.lost} on {host()}")
+    return None
 
 
 class _BoardClient:
@@ -92,19 +80,17 @@ class _BoardClient:
     def __init__(self, task_id: str, board: Any) -> None:
         self._task_id = task_id
         self._board = board
-        self._doing: dict[str, Any] | None = asdict(Activity(f"begins on {host()}"))
+        self.doing: Activity | None = Activity(f"begins on {host()}")
+        """What to tell next."""
         self._asked: Any = None
         self._asked_at = 0.0
-
-    def tell(self, doing: Activity) -> None:
-        self._doing = asdict(doing)
 
     def stops(self, wait_s: float = 0) -> bool:
         """Return whether the task is to stop, as far as is known within so many seconds."""
         if self._asked is None and time.monotonic() - self._asked_at >= _TELL_EVERY_S:
             self._asked_at = time.monotonic()
-            self._asked = self._board.tell.remote(self._task_id, self._doing)
-            self._doing = None
+            self._asked = self._board.tell.remote(self._task_id, self.doing)
+            self.doing = None
         if self._asked is None:
             return False
         answered, _ = ray.wait([self._asked], timeout=wait_s)

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
 import select
 import socket
-import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from agentcli.batch.cluster.requirements import Cluster, environment
-from agentcli.batch.local_workers import start_program
-from agentcli.batch.task import Order
-from agentcli.batch.workers import Report, report_of
+from agentcli.batch.line_program import LineProgram
+from agentcli.batch.task import Order, Report
 from agentcli.errors import ConfigError, SessionError
 from agentcli.interrupts import shield
 
@@ -67,10 +63,9 @@ class RayWorkers:
         self._most = cluster.most
         self._places = 0
         self._log = log
-        self._heard = bytearray()
         tell(f"joining the Ray cluster at {cluster.address}")
         with shield():
-            self._program = start_program(
+            self._program = LineProgram(
                 f"from agentcli.batch.cluster.driver import main; "
                 f"main({cluster.address!r}, {str(out)!r})",
                 {**environ, **environment(environ), "RAY_USAGE_STATS_ENABLED": "0"},
@@ -81,7 +76,7 @@ class RayWorkers:
         self._until = time.monotonic() + _JOIN_LIMIT_S
         try:
             while not self._places:
-                self._hear(_PAUSE_S)
+                self.reports(_PAUSE_S)
                 if time.monotonic() > self._until:
                     raise ConfigError(
                         f"the Ray cluster at {cluster.address} does not answer; see {log}",
@@ -97,43 +92,28 @@ class RayWorkers:
         return max(1, self._places) if self._most is None else self._most
 
     def begin(self, order: Order) -> None:
-        assert self._program.stdin is not None
-        with shield(), suppress(BrokenPipeError):
-            self._program.stdin.write(order.model_dump_json().encode() + b"\n")
-            self._program.stdin.flush()
+        with shield():
+            self._program.send(order.model_dump_json())
 
     def reports(self, seconds: float) -> Sequence[Report]:
         """Raises SessionError if the cluster is lost."""
-        return self._hear(seconds)
-
-    def close(self) -> None:
-        """Close the driver's stdin, which stops what machines do."""
-        with shield():
-            assert self._program.stdin is not None
-            with suppress(OSError):
-                self._program.stdin.close()
-            try:
-                # A driver that is still joining has nothing to record.
-                self._program.wait(_PATIENCE_S if self._places else _PAUSE_S)
-            except subprocess.TimeoutExpired:
-                self._program.kill()
-                self._program.wait()
-
-    def _hear(self, seconds: float) -> list[Report]:
-        assert self._program.stdout is not None
         ready, _, _ = select.select([self._program.stdout], [], [], seconds)
         if not ready:
             return []
         with shield():
-            data = os.read(self._program.stdout.fileno(), 1 << 20)
-            if not data:
+            lines = self._program.read_lines()
+            if lines is None:
                 raise SessionError(
                     f"the Ray cluster is lost; what it said is in {self._log}",
                     hint="the same command goes on with what is left, once the cluster is back",
                 )
-            self._heard += data
-            *lines, self._heard = self._heard.split(b"\n")
             return [report for line in lines for report in self._told(json.loads(line))]
+
+    def close(self) -> None:
+        """Close the driver's stdin, which stops what machines do."""
+        with shield():
+            # A driver that is still joining has nothing to record.
+            self._program.end(_PATIENCE_S if self._places else _PAUSE_S)
 
     def _told(self, told: Mapping[str, Any]) -> Iterator[Report]:
         if refused := told.get("refused"):
@@ -143,4 +123,4 @@ class RayWorkers:
         elif "places" in told:
             self._places = told["places"]
         else:
-            yield report_of(told)
+            yield Report.model_validate(told)
