@@ -41,7 +41,7 @@ _SPEAKING_ALONE = (
     "app/agent_builder.py",
     "app/tool_servers.py",
     "git/reading_risks.py",
-    "app/judge.py",
+    "app/side_models.py",
 )
 _PROSE = re.compile(r"[A-Za-z]{2,}[,;:]? [a-z{]")
 _SILENT_CALLS = frozenset({"compile", "debug", "info", "warning", "exception", "fullmatch"})
@@ -137,7 +137,7 @@ def _results() -> str:
             outputs=common["outputs"],
             files=FileTracker(work, outputs=place / "outputs"),
             shell=Shell(cwd=str(work), scratch=place / "shell", **common),
-            python=PythonInterpreter(workspace=work, scratch=place / "python", **common),
+            python=PythonInterpreter(cwd=str(work), scratch=place / "python", **common),
         )
         tools = ToolCollection(TOOLS.all().values(), context)
         try:

@@ -112,7 +112,8 @@ class HostPorts:
         except OSError as error:
             self.failures.append(f"port {port} of the host can't be reached: {error.strerror}")
             return
-        self._relays.append(Relay(listener, lambda: _connected_here(port)))
+        here = ("127.0.0.1", port)
+        self._relays.append(Relay(listener, lambda: socket.create_connection(here, _PATIENCE_S)))
 
     def close(self) -> None:
         for relay in self._relays:
@@ -201,22 +202,8 @@ def _in_proc(address: tuple[str, int]) -> str:
     return f"{int.from_bytes(socket.inet_aton(host), sys.byteorder):08X}:{port:04X}"
 
 
-def _connected_here(port: int) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", port), _PATIENCE_S)
-
-
 def _listening_here(wanted: int) -> socket.socket:
-    for port in (wanted, 0):
-        listener = socket.socket(socket.AF_INET)
-        try:
-            # Lets us bind a port that was closed a moment ago.
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.bind(("127.0.0.1", port))
-            listener.listen()
-        except OSError:
-            listener.close()
-            if port == 0:
-                raise
-            continue
-        return listener
-    raise AssertionError("a free port is found or an error raised")
+    try:
+        return socket.create_server(("127.0.0.1", wanted))
+    except OSError:
+        return socket.create_server(("127.0.0.1", 0))

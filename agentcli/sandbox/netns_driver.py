@@ -35,7 +35,10 @@ def main() -> None:
     while wish := wishes.recv(64):
         kind, port = wish.decode("ascii").split()
         try:
-            made = _listening(int(port)) if kind == "listen" else _connected(int(port))
+            if kind == "listen":
+                made = socket.create_server(("127.0.0.1", int(port)), backlog=_WAITING)
+            else:
+                made = _connected(int(port))
         except OSError as error:
             wishes.send(str(error.errno or 1).encode())
             continue
@@ -53,18 +56,6 @@ def _join(network: int) -> None:
         os.close(namespace)
     # Only now, because the kernel clears this setting when credentials change.
     libc.prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL)
-
-
-def _listening(port: int) -> socket.socket:
-    listener = socket.socket(socket.AF_INET)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(("127.0.0.1", port))
-        listener.listen(_WAITING)
-    except OSError:
-        listener.close()
-        raise
-    return listener
 
 
 def _connected(port: int) -> socket.socket:

@@ -9,14 +9,15 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from agentcli.files.access_scope import AccessScope
 from agentcli.git.repositories import find_repository
 from agentcli.sandbox.landlock import SCOPES_VERSION, SOCKETS_VERSION, landlock_version
-from agentcli.sandbox.selection import Sandbox
+from agentcli.sandbox.selection import Sandbox, SpawnOptions
 from agentcli.system.processes import process_stat
 
 _LIMIT_S = 30
@@ -75,70 +76,67 @@ def probe(sandbox: Sandbox, folder: Path, python: str = sys.executable) -> dict[
     """Return which attempts succeed in a sandbox like this one, around a new workspace below
     `folder`. `python` is the interpreter that makes them, 3.8 or newer. Raises OSError with the
     reason if no program runs there at all."""
-    with tempfile.TemporaryDirectory(prefix="probe-", dir=folder) as name:
-        place = _prepare(Path(name).resolve())
-        trial = replace(sandbox, scope=place.scope)
-        with _daemons(place) as listening:
-            found = _run(trial, place, listening, python)
-    return found
-
-
-@dataclass(frozen=True)
-class _Place:
-    base: Path
-    scope: AccessScope
-
-
-def _prepare(base: Path) -> _Place:
-    git = ("ws/.git/objects", "ws/.git/refs", "ws/.git/hooks")
-    for name in (*git, "outside", "home/.ssh", "own/outputs", "tmp", "seen"):
-        (base / name).mkdir(parents=True)
-    (base / "ws/.git/HEAD").write_text("ref: refs/heads/main\n")
-    (base / "ws/.git/config").write_text("[core]\n\trepositoryformatversion = 0\n")
-    for name in ("outside/removable", "outside/full", "home/.ssh/key", "own/config", "seen/real"):
-        (base / name).write_text("x")
-    (base / "own/outputs/shown").write_text("x")
-    repository = find_repository(base / "ws")
-    scope = AccessScope(
-        workspace=base / "ws",
-        home=base / "home",
-        writable=(base / "ws",),
-        protected=repository.protected() if repository else (),
-        hidden=(base / "own", base / "home/.ssh"),
-        readable=(base / "own/outputs", *_interpreters()),
-        agent_files=(base / "own",),
-        mounts={base / "seen": base / "tmp"},
-    )
-    return _Place(base, scope)
-
-
-def _interpreters() -> tuple[Path, ...]:
-    return tuple(dict.fromkeys(Path(p).resolve() for p in (sys.prefix, sys.base_prefix)))
-
-
-@dataclass(frozen=True)
-class _Listening:
-    tcp: int
-    udp: socket.socket
-    abstract: str
-
-
-@contextlib.contextmanager
-def _daemons(place: _Place) -> Iterator[_Listening]:
-    """Start servers that nothing in the sandbox should reach."""
-    abstract = f"agent-probe-{os.urandom(8).hex()}"
-    with contextlib.ExitStack() as stack:
+    with (
+        tempfile.TemporaryDirectory(prefix="probe-", dir=folder) as name,
+        contextlib.ExitStack() as stack,
+    ):
+        base = Path(name).resolve()
+        trial = replace(sandbox, scope=_prepared_scope(base))
+        # Servers that nothing in the sandbox should reach.
         tcp = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
         udp = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
         udp.bind(("127.0.0.1", 0))
         udp.setblocking(False)
-        addresses = [_short_name(place.base / "outside/daemon", stack)]
+        abstract = f"agent-probe-{os.urandom(8).hex()}"
+        addresses = [_short_name(base / "outside/daemon", stack)]
         addresses += [f"\0{abstract}"] if sys.platform == "linux" else []
         for address in addresses:
             server = stack.enter_context(socket.socket(socket.AF_UNIX))
             server.bind(address)
             server.listen()
-        yield _Listening(tcp.getsockname()[1], udp, abstract)
+        ours = process_stat(os.getpid())
+        given = {
+            "workspace": str(base / "ws"),
+            "outside": str(base / "outside"),
+            "secret": str(base / "home/.ssh"),
+            "own": str(base / "own"),
+            "seen_tmp": str(base / "seen"),
+            "tcp": tcp.getsockname()[1],
+            "udp": udp.getsockname()[1],
+            "unix": str(base / "outside/daemon"),
+            "abstract": abstract,
+            "pid": os.getpid(),
+            "started": ours.started if ours else 0,
+        }
+        found = _tried(trial.spawn_options(str(base / "ws")), python, given)
+        found["udp"] = found["udp"] and _arrived(udp)
+        # Where the sandbox empties a folder, such as /var/tmp, a write may succeed in its own copy.
+        found["write the agent's state"] &= (base / "own/new").exists()
+    return found
+
+
+def _prepared_scope(base: Path) -> AccessScope:
+    """Fill `base` with what is attempted at, and return the scope of its workspace."""
+    git = ("ws/.git/objects", "ws/.git/refs", "ws/.git/hooks")
+    for name in (*git, "outside", "home/.ssh", "own/outputs", "tmp", "seen"):
+        (base / name).mkdir(parents=True)
+    (base / "ws/.git/HEAD").write_text("ref: refs/heads/main\n")
+    (base / "ws/.git/config").write_text("[core]\n\trepositoryformatversion = 0\n")
+    others = ("outside/removable", "outside/full", "home/.ssh/key", "own/config", "seen/real")
+    for name in (*others, "own/outputs/shown"):
+        (base / name).write_text("x")
+    repository = find_repository(base / "ws")
+    interpreters = {Path(prefix).resolve() for prefix in (sys.prefix, sys.base_prefix)}
+    return AccessScope(
+        workspace=base / "ws",
+        home=base / "home",
+        writable=(base / "ws",),
+        protected=repository.protected() if repository else (),
+        hidden=(base / "own", base / "home/.ssh"),
+        readable=(base / "own/outputs", *interpreters),
+        agent_files=(base / "own",),
+        mounts={base / "seen": base / "tmp"},
+    )
 
 
 def _short_name(path: Path, stack: contextlib.ExitStack) -> str:
@@ -150,46 +148,18 @@ def _short_name(path: Path, stack: contextlib.ExitStack) -> str:
     return f"/proc/self/fd/{folder}/{path.name}"
 
 
-def _run(sandbox: Sandbox, place: _Place, listening: _Listening, python: str) -> dict[str, bool]:
-    base = place.base
-    ours = process_stat(os.getpid())
-    given = {
-        "workspace": str(base / "ws"),
-        "outside": str(base / "outside"),
-        "secret": str(base / "home/.ssh"),
-        "own": str(base / "own"),
-        "seen_tmp": str(base / "seen"),
-        "tcp": listening.tcp,
-        "udp": listening.udp.getsockname()[1],
-        "unix": str(base / "outside/daemon"),
-        "abstract": listening.abstract,
-        "pid": os.getpid(),
-        "started": ours.started if ours else 0,
-    }
-    options = sandbox.spawn_options(str(base / "ws"))
+def _tried(options: SpawnOptions, python: str, given: Mapping[str, Any]) -> dict[str, bool]:
     driver = Path(__file__).with_name("probe_driver.py").read_text()
+    command = [python, "-I", "-S", "-c", driver, json.dumps(given)]
+    env = {"PATH": os.environ.get("PATH", os.defpath)}
     try:
-        done = subprocess.run(
-            [*options.prefix, python, "-I", "-S", "-c", driver, json.dumps(given)],
-            preexec_fn=options.preexec,
-            close_fds=False,
-            cwd=options.cwd,
-            env={"PATH": os.environ.get("PATH", os.defpath), **options.environment},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=_LIMIT_S,
-        )
+        done = options.run(command, env, _LIMIT_S)
         found: dict[str, bool] = json.loads(done.stdout)
     except subprocess.SubprocessError as error:
         raise OSError(f"no program runs in the sandbox: {error}") from error
     except ValueError as error:
         said = done.stderr.strip().splitlines()[-1:] or [f"exit {done.returncode}"]
         raise OSError(f"no program runs in the sandbox: {said[0]}") from error
-    found["udp"] = found["udp"] and _arrived(listening.udp)
-    # Where the sandbox empties a folder, such as /var/tmp, a write may succeed in its own copy.
-    found["write the agent's state"] &= (base / "own/new").exists()
     return found
 
 

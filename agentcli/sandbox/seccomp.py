@@ -67,8 +67,10 @@ def seccomp_program(
     code += _when_equal(checked["unshare"], _deny_bits(_NEW_NAMESPACES | _NEW_TIME_NAMESPACE))
     code += _when_equal(checked["personality"], _allow_only(_PERSONALITIES))
     code += _when_equal(checked["prlimit64"], _allow_only(_CALLER))
-    code += _when_equal(checked["ioctl"], _deny(1, _TERMINAL_IOCTLS))
-    code += _when_equal(checked["socket"], [*_deny_raw(), *_allow_only(sorted(families))])
+    code += _when_equal(checked["ioctl"], [_argument(1), *_deny(_TERMINAL_IOCTLS), _answer(_ALLOW)])
+    kind_of_socket = [_argument(1), (_AND, 0, 0, _SOCK_TYPE_MASK)]
+    allowed = [*kind_of_socket, *_deny((_SOCK_RAW, _SOCK_PACKET)), *_allow_only(sorted(families))]
+    code += _when_equal(checked["socket"], allowed)
     code += _when_equal(checked["socketpair"], _allow_only((AF_UNIX,)))
     code.append(_answer(_ALLOW))
     return b"".join(struct.pack("=HBBI", *instruction) for instruction in code)
@@ -144,15 +146,10 @@ def _allow_only(values: Sequence[int]) -> list[_Instruction]:
     return [*code, _answer(_ERRNO | errno.EPERM)]
 
 
-def _deny(argument: int, values: Sequence[int]) -> list[_Instruction]:
-    code = [_argument(argument)]
-    for value in values:
-        code += _when_equal(value, [_answer(_ERRNO | errno.EPERM)])
-    return [*code, _answer(_ALLOW)]
-
-
-def _deny_raw() -> list[_Instruction]:
-    code: list[_Instruction] = [_argument(1), (_AND, 0, 0, _SOCK_TYPE_MASK)]
-    for value in (_SOCK_RAW, _SOCK_PACKET):
-        code += _when_equal(value, [_answer(_ERRNO | errno.EPERM)])
-    return code
+def _deny(values: Sequence[int]) -> list[_Instruction]:
+    """Deny what is loaded now if it is one of these; go on otherwise."""
+    return [
+        instruction
+        for value in values
+        for instruction in _when_equal(value, [_answer(_ERRNO | errno.EPERM)])
+    ]

@@ -82,6 +82,23 @@ class SpawnOptions:
         setting = (word for item in inner.items() for word in ("--setenv", *item))
         return (program, *setting, *options, *command), whole
 
+    def run(
+        self, command: Sequence[str], env: Mapping[str, str], limit_s: float
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command whose streams are no terminal. Raises OSError, SubprocessError."""
+        return subprocess.run(
+            [*self.prefix, *command],
+            preexec_fn=self.preexec,
+            close_fds=False,
+            cwd=self.cwd,
+            env={**env, **self.environment},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=limit_s,
+        )
+
 
 @dataclass(frozen=True)
 class Sandbox:
@@ -283,26 +300,10 @@ def _try(sandbox: Sandbox) -> str:
     try:
         with TemporaryDirectory(prefix="agent-sandbox-") as tmp:
             scope = replace(sandbox.scope, mounts={place: Path(tmp)}, readable=())
-            return _tried(replace(sandbox, scope=scope).spawn_options("/"))
+            options = replace(sandbox, scope=scope).spawn_options("/")
+            done = options.run(["/bin/sh", "-c", ":"], os.environ, _PROBE_LIMIT_S)
     except (OSError, subprocess.SubprocessError) as error:
         return str(error)
-
-
-def _tried(options: SpawnOptions) -> str:
-    """Return in one line why nothing runs with these options, or "". Raises OSError,
-    SubprocessError."""
-    done = subprocess.run(
-        [*options.prefix, "/bin/sh", "-c", ":"],
-        preexec_fn=options.preexec,
-        env={**os.environ, **options.environment},
-        close_fds=False,
-        cwd=options.cwd,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        errors="replace",
-        timeout=_PROBE_LIMIT_S,
-    )
     said = done.stderr.strip().splitlines() or [f"it ended with {done.returncode}"]
     return "" if done.returncode == 0 else said[-1]
 

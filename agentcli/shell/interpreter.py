@@ -37,10 +37,13 @@ class Running:
     started: float = field(default_factory=time.monotonic)
 
 
+_NO_SANDBOX = Sandbox(NO_LAYER, AccessScope(Path("/"), Path("/"), ()))
+
 RunningT = TypeVar("RunningT", bound=Running)
 ResultT = TypeVar("ResultT")
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class Interpreter(ABC, Generic[RunningT, ResultT]):
     """Runs one thing at a time, for one thread. An exception raised meanwhile (by a signal handler
     or `on_output`) stops it and is raised again; `last_result` then holds the partial result.
@@ -53,26 +56,20 @@ class Interpreter(ABC, Generic[RunningT, ResultT]):
     _KIND: ClassVar[str]
     """The prefix of file names."""
 
-    def __init__(
-        self,
-        *,
-        cwd: str,
-        env: Mapping[str, str],
-        scratch: Path,
-        outputs: OutputFolder,
-        max_chars: int,
-        sandbox: Sandbox | None,
-    ) -> None:
+    cwd: str
+    """The folder as commands see it."""
+    env: Mapping[str, str]
+    scratch: Path
+    outputs: OutputFolder
+    max_chars: int = 30_000
+    sandbox: Sandbox = _NO_SANDBOX
+
+    def __post_init__(self) -> None:
         self.last_result: ResultT | None = None
         self.identity = os.urandom(8).hex()
         """Identifies all its processes, as AGENT_SHELL_ID in their environment."""
-        self.sandbox = sandbox or Sandbox(NO_LAYER, AccessScope(Path(cwd), Path(cwd), ()))
-        self._marks = {ENVIRONMENT_MARK: self.identity, OUTPUTS_VARIABLE: str(outputs.path)}
-        self._env = {**env, **self._marks}
-        self._cwd = cwd
-        self._scratch = scratch
-        self._outputs = outputs
-        self._max_chars = max_chars
+        self._marks = {ENVIRONMENT_MARK: self.identity, OUTPUTS_VARIABLE: str(self.outputs.path)}
+        self._env = {**self.env, **self._marks}
         self._counter = 0
         self._followed: Terminal | None = None
 
@@ -133,15 +130,15 @@ class Interpreter(ABC, Generic[RunningT, ResultT]):
         return self._counter
 
     def _new_folder(self) -> Path:
-        return private_folder(self._scratch, f"{self._KIND}-{self.identity}-{self._next()}")
+        return private_folder(self.scratch, f"{self._KIND}-{self.identity}-{self._next()}")
 
     def _capture(self, limit: int = 0, head_share: float = HEAD_SHARE) -> Capture:
-        path = self._outputs.path / f"{self._KIND}-{self.identity[:6]}-{self._next()}.txt"
-        return Capture(path, keep=limit, folder=self._outputs, head_share=head_share)
+        path = self.outputs.path / f"{self._KIND}-{self.identity[:6]}-{self._next()}.txt"
+        return Capture(path, keep=limit, folder=self.outputs, head_share=head_share)
 
     def _existing_folder(self) -> str:
         """Return its folder as commands see it, or the nearest parent that still exists."""
-        for place in (Path(self._cwd), *Path(self._cwd).parents):
+        for place in (Path(self.cwd), *Path(self.cwd).parents):
             if self.sandbox.real_path(str(place)).is_dir():
                 return str(place)
         return "/"

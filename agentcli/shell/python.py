@@ -5,16 +5,14 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from agentcli.files.images import ImageFault, data_url
-from agentcli.files.output_folder import OutputFolder
 from agentcli.files.private import read_private, write_private
 from agentcli.interrupts import shield
-from agentcli.sandbox.selection import Sandbox
 from agentcli.shell.exchange import Exchange, Outcome, stop
 from agentcli.shell.interpreter import LATE_CHARS, STARTS, Interpreter, OnOutput, Running
 from agentcli.shell.output import LiveOutput, clean, replace_surrogates
@@ -46,29 +44,13 @@ class CellResult:
 
 
 class PythonInterpreter(Interpreter[Running, CellResult]):
-    """A Python interpreter that starts in the `workspace`."""
+    """A Python interpreter that starts in the workspace, its `cwd`."""
 
     _KIND = "python"
 
-    def __init__(
-        self,
-        *,
-        workspace: str | Path,
-        env: Mapping[str, str],
-        scratch: Path,
-        outputs: OutputFolder,
-        max_chars: int = 30_000,
-        sandbox: Sandbox | None = None,
-    ) -> None:
-        super().__init__(
-            cwd=str(workspace),
-            env=env,
-            scratch=scratch,
-            outputs=outputs,
-            sandbox=sandbox,
-            max_chars=max_chars,
-        )
-        self.interpreter = interpreter_of(Path(workspace), env)
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.interpreter = interpreter_of(Path(self.cwd), self.env)
         self._terminal: Terminal | None = None
         self._is_ready = False
         self._leader: ProcessHandle | None = None
@@ -104,7 +86,7 @@ class PythonInterpreter(Interpreter[Running, CellResult]):
         terminal.reset_modes()
         path = write_private(terminal.folder / "cell.py", replace_surrogates(code).encode())
         figures = str(terminal.folder / "figure-")
-        exchange = self._request(terminal, keep=self._max_chars, code=str(path), images=figures)
+        exchange = self._request(terminal, keep=self.max_chars, code=str(path), images=figures)
         return self._follow(Running(exchange, notes), timeout, on_output)
 
     def restart(self) -> None:
@@ -201,7 +183,7 @@ class PythonInterpreter(Interpreter[Running, CellResult]):
 
     def _conclude(self, running: Running, outcome: Outcome, *, timed_out: bool) -> CellResult:
         exchange = running.exchange
-        rendered = exchange.capture.render(self._max_chars)
+        rendered = exchange.capture.render(self.max_chars)
         if late := self._late_output(running).strip():
             running.notes.append(f"written since the last cell:\n{late[-LATE_CHARS:]}")
         self._late = exchange.after

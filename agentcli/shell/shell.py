@@ -5,10 +5,9 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass, field, replace
 
-from agentcli.files.output_folder import DISK_BYTES, OutputFolder
+from agentcli.files.output_folder import DISK_BYTES
 from agentcli.files.private import remove_tree, reserve
 from agentcli.interrupts import shield
 from agentcli.sandbox.hints import WithheldEnvironment, differences
@@ -48,6 +47,7 @@ class _Running(Running):
     """Runs in a bash of its own beside the session's."""
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class Shell(Interpreter[_Running, CommandResult]):
     """`full_env` is the whole environment of commands that `run_wider` lets out of the `sandbox`,
     except for the `withheld_environment`, given by variable. `exports` are the changes that earlier
@@ -58,35 +58,19 @@ class Shell(Interpreter[_Running, CommandResult]):
 
     _KIND = "bash"
 
-    def __init__(
-        self,
-        *,
-        cwd: str,
-        env: Mapping[str, str],
-        scratch: Path,
-        outputs: OutputFolder,
-        max_chars: int = 30_000,
-        sandbox: Sandbox | None = None,
-        full_env: Mapping[str, str] | None = None,
-        withheld_environment: Mapping[str, Sequence[str]] | None = None,
-        exports: Exports | None = None,
-        first_notes: Sequence[str] = (),
-    ) -> None:
-        super().__init__(
-            cwd=cwd,
-            env=env,
-            scratch=scratch,
-            outputs=outputs,
-            sandbox=sandbox,
-            max_chars=max_chars,
-        )
-        self._full_env = {**(full_env or env), **self._marks}
-        self._withheld = WithheldEnvironment(withheld_environment or {})
-        self._job_folder = scratch / f"jobs-{self.identity}"
+    full_env: Mapping[str, str] | None = None
+    withheld_environment: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    exports: Exports = field(default_factory=Exports)
+    first_notes: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._full_env = {**(self.full_env or self.env), **self._marks}
+        self._withheld = WithheldEnvironment(self.withheld_environment)
+        self._job_folder = self.scratch / f"jobs-{self.identity}"
+        self._next_notes = [*self.first_notes]
         self._bash: Bash | None = None
         self._running: _Running | None = None
-        self._exports = exports or Exports()
-        self._first_notes = tuple(first_notes)
         self._new_exports: dict[str, str | None] = {}
         """Changes that no result has reported yet."""
         self._new_layers: set[str] = set()
@@ -97,14 +81,10 @@ class Shell(Interpreter[_Running, CommandResult]):
         self._foreground: Terminal | None = None
         """The terminal of the command that is being waited for."""
 
-    @property
-    def cwd(self) -> str:
-        return self._cwd
-
-    @property
-    def exports(self) -> Mapping[str, str | None]:
-        """What earlier commands changed of the exported variables; None means unset."""
-        return self._own_exports()
+    def own_exports(self) -> dict[str, str | None]:
+        """Return what earlier commands changed of the exported variables of the shell's own bash;
+        None means unset."""
+        return self.exports.inside(self.sandbox.layer, self._env)
 
     @property
     def jobs(self) -> tuple[Job, ...]:
@@ -137,7 +117,7 @@ class Shell(Interpreter[_Running, CommandResult]):
             script = bash_lines.encode_command(marked(parts))
         if not self.sandbox.contains:
             notes += self._withheld.notes(command)
-        capture = self._capture(self._max_chars, head_share(command))
+        capture = self._capture(self.max_chars, head_share(command))
         exchange = bash.begin(script, capture, stdin=stdin)
         running = _Running(
             exchange,
@@ -168,13 +148,13 @@ class Shell(Interpreter[_Running, CommandResult]):
         script = bash_lines.encode_command(command)
         self.last_result = None
         main, notes = self._ready()
-        env, cwd = self._env, self._cwd
+        env, cwd = self._env, self.cwd
         if not sandbox.contains:
             env, cwd = self._full_env, self._real_cwd()
-            withheld = self._exports.withheld(sandbox.layer, env)
+            withheld = self.exports.withheld(sandbox.layer, env)
             notes += differences(withheld, self.sandbox, command)
             notes += self._withheld.notes(command)
-        before = self._own_exports()
+        before = self.own_exports()
         made: list[Bash] = []
 
         def start() -> Bash:
@@ -184,7 +164,7 @@ class Shell(Interpreter[_Running, CommandResult]):
 
         try:
             bash = self._awaited(start, lambda: made[-1].close())
-            exchange = bash.begin(script, self._capture(self._max_chars), stdin=False)
+            exchange = bash.begin(script, self._capture(self.max_chars), stdin=False)
             running = _Running(exchange, notes, bash=bash, layer=sandbox.layer, apart=True)
             result = self._follow(running, timeout, on_output)
         finally:
@@ -193,9 +173,9 @@ class Shell(Interpreter[_Running, CommandResult]):
         if result.job_id is not None:
             return result
         self.last_result = result = replace(result, notes=(*result.notes, *ended))
-        after = self._own_exports()
+        after = self.own_exports()
         changed = {k: v for k, v in after.items() if (k, v) not in before.items()}
-        main.ask(bash_lines.take_over_script(self._cwd, changed), self._capture())
+        main.ask(bash_lines.take_over_script(self.cwd, changed), self._capture())
         main.changed_exports()
         return result
 
@@ -226,10 +206,10 @@ class Shell(Interpreter[_Running, CommandResult]):
         script = bash_lines.encode_command(command)
         bash, notes = self._ready()
         job_id = f"job-{len(self._jobs) + 1}"
-        limit = min(DISK_BYTES, self._outputs.room)
-        notes += [] if limit else [f"the output of the job is not kept: {self._outputs.full}"]
-        log = reserve(self._outputs.path / f"bash-{self.identity[:6]}-{job_id}.log")
-        self._outputs.add_log(log)
+        limit = min(DISK_BYTES, self.outputs.room)
+        notes += [] if limit else [f"the output of the job is not kept: {self.outputs.full}"]
+        log = reserve(self.outputs.path / f"bash-{self.identity[:6]}-{job_id}.log")
+        self.outputs.add_log(log)
         job = begin_job(bash, self._job_folder / job_id, script, log, limit, self._capture())
         self._jobs[job_id] = job
         if job.process is None and not job.over:
@@ -265,7 +245,7 @@ class Shell(Interpreter[_Running, CommandResult]):
         self._drop()
         ended = [job.job_id for job in self._jobs.values() if job.end_with_shell()]
         if ended:
-            self._first_notes += (f"ended with the shell: {', '.join(ended)}",)
+            self._next_notes.append(f"ended with the shell: {', '.join(ended)}")
         self._spawn()
 
     def look_anew(self) -> bool:
@@ -274,7 +254,7 @@ class Shell(Interpreter[_Running, CommandResult]):
         runs = self._running is not None or not all(job.look() for job in self._jobs.values())
         if self._bash is not None and not runs:
             self.restart()
-            self._first_notes += (_STARTED_ANEW,) * self._used
+            self._next_notes += [_STARTED_ANEW] * self._used
             self._used = False
         return runs
 
@@ -293,24 +273,20 @@ class Shell(Interpreter[_Running, CommandResult]):
         remove_tree(self._job_folder)
 
     def _spawn(self) -> Bash:
-        self._cwd = self._existing_folder()
+        self.cwd = self._existing_folder()
         # A started process must be recorded here before an interrupt can strike.
         with shield():
-            self._bash = self._new_bash(self.sandbox, self._env, self._cwd)
+            self._bash = self._new_bash(self.sandbox, self._env, self.cwd)
         return self._bash
 
-    def _own_exports(self) -> dict[str, str | None]:
-        """Return the exports of the session's own bash."""
-        return self._exports.inside(self.sandbox.layer, self._env)
-
     def _real_cwd(self) -> str:
-        return str(self.sandbox.real_path(self._cwd))
+        return str(self.sandbox.real_path(self.cwd))
 
     def _new_bash(self, sandbox: Sandbox, env: Mapping[str, str], cwd: str) -> Bash:
         self._job_folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         folder = self._new_folder()
         options = sandbox.spawn_options(cwd, (folder, self._job_folder))
-        exports = self._exports.inside(sandbox.layer, env)
+        exports = self.exports.inside(sandbox.layer, env)
         return Bash(options, folder=folder, cwd=cwd, env=env, exports=exports)
 
     def _drop(self) -> None:
@@ -320,7 +296,7 @@ class Shell(Interpreter[_Running, CommandResult]):
 
     def _ready(self) -> tuple[Bash, list[str]]:
         """Return a bash that waits for a script, and notes about what that took."""
-        notes, self._first_notes = [*self._first_notes], ()
+        notes, self._next_notes = self._next_notes, []
         if self._running is not None:
             running, self._running = self._running, None
             running.bash.stop(running.exchange)
@@ -357,7 +333,7 @@ class Shell(Interpreter[_Running, CommandResult]):
 
     def _replace(self, reason: str) -> str:
         self.restart()
-        return f"{reason} and was restarted in {self._cwd}; {_KEPT}"
+        return f"{reason} and was restarted in {self.cwd}; {_KEPT}"
 
     def _await(self, running: _Running, timeout: float, live: LiveOutput) -> tuple[Outcome, bool]:
         bash, exchange = running.bash, running.exchange
@@ -387,14 +363,14 @@ class Shell(Interpreter[_Running, CommandResult]):
                 running.notes.append(f"stopped: it could not go to the background: {error}")
                 outcome = self._stop(running)
         bash, exchange = running.bash, running.exchange
-        rendered = exchange.capture.render(self._max_chars, bash.script_text)
+        rendered = exchange.capture.render(self.max_chars, bash.script_text)
         waiting = outcome is Outcome.WAITING
         late = self._late_output(running) if running.quiet_shell else ""
         if late := bash_lines.strip_job_notices(late).strip():
             tail = late[-LATE_CHARS:]
             running.notes.append(f"written by background processes since the last command:\n{tail}")
         if waiting:
-            exchange.capture = self._capture(self._max_chars)
+            exchange.capture = self._capture(self.max_chars)
             self._running = running
         code = None if waiting else self._finish(running, outcome)
         notes, running.notes = tuple(running.notes), []
@@ -404,7 +380,7 @@ class Shell(Interpreter[_Running, CommandResult]):
         return CommandResult(
             output=rendered.text,
             exit_code=code,
-            cwd=self._cwd,
+            cwd=self.cwd,
             duration_s=time.monotonic() - running.started,
             pid=bash.leader,
             timed_out=timed_out,
@@ -421,7 +397,7 @@ class Shell(Interpreter[_Running, CommandResult]):
         running.bash.conclude(running.exchange)
         exports = running.bash.changed_exports()
         if exports:
-            self._exports.add(exports, running.layer)
+            self.exports.add(exports, running.layer)
             self._new_exports |= exports
             self._new_layers.add(running.layer)
 
@@ -430,7 +406,7 @@ class Shell(Interpreter[_Running, CommandResult]):
         bash = running.bash
         self._take_over(running)
         if not running.apart or bash.cwd != self._real_cwd():
-            self._cwd = bash.cwd
+            self.cwd = bash.cwd
         if outcome is Outcome.DONE:
             return bash.status
         code, reason = 128 + signal.SIGKILL, "the shell no longer answered"
@@ -448,7 +424,7 @@ class Shell(Interpreter[_Running, CommandResult]):
                 f"job-{len(self._jobs) + 1}",
                 running.bash,
                 running.exchange,
-                cwd=self._cwd,
+                cwd=self.cwd,
                 started=running.started,
                 apart=running.apart,
             )
@@ -457,7 +433,7 @@ class Shell(Interpreter[_Running, CommandResult]):
                 self._bash, self._used = None, False
             notes = [*running.notes, f"{SENT} {job.job_id}"]
             notes += [] if running.apart else [f"{NEW_SHELL} {self._existing_folder()}"]
-            self.last_result = self._job_result(job, notes, self._max_chars)
+            self.last_result = self._job_result(job, notes, self.max_chars)
         return self.last_result
 
     def _is_job(self, bash: Bash) -> bool:
@@ -472,7 +448,7 @@ class Shell(Interpreter[_Running, CommandResult]):
     def _job_result(
         self, job: Job, notes: Sequence[str] = (), max_chars: int = _JOB_CHARS
     ) -> CommandResult:
-        rendered = job.output(min(self._max_chars, max_chars))
+        rendered = job.output(min(self.max_chars, max_chars))
         return CommandResult(
             output=rendered.text,
             exit_code=job.exit_code,

@@ -217,13 +217,7 @@ class Terminal:
 
     def idle(self, pid: int) -> bool:
         """Whether `pid` is known to be waiting for our next line."""
-        if not processes.reads_descriptor(pid, 0):
-            return False
-        try:
-            theirs = os.stat(f"/proc/{pid}/fd/0")  # noqa: PTH116 - follows the magic link
-        except OSError:
-            return False
-        return os.path.samestat(theirs, os.fstat(self._lines))
+        return processes.reads_stdin(pid, os.fstat(self._lines))
 
     def signal_foreground(self, signum: signal.Signals) -> None:
         group = self.foreground()

@@ -4,24 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 
 from agentcli.shell.bash import Bash
 from agentcli.shell.exchange import Exchange, Outcome
 from agentcli.shell.parts import ended, shortened
 from agentcli.system import processes
 from agentcli.system.processes import ProcessStat
-
-
-@dataclass(frozen=True)
-class RunningProgram:
-    """A program that was running, and for how many seconds."""
-
-    command: str
-    seconds: float
-
-    def __str__(self) -> str:
-        return f"`{self.command}` ({self.seconds:.0f} s)"
 
 
 def stop_at_limit(
@@ -35,9 +23,10 @@ def stop_at_limit(
     return outcome, _note(timeout, programs, told, bash.cwd if lives and not apart else None)
 
 
-def running_programs(foreground: Collection[ProcessStat], leader: int) -> list[RunningProgram]:
+def running_programs(foreground: Collection[ProcessStat], leader: int) -> list[str]:
     """Return the first program in the foreground, which the command line names, and the newest that
-    it started; none when the shell itself, the `leader`, is at work."""
+    it started, with the time that each has run; none when the shell itself, the `leader`, is at
+    work."""
     if any(each.pid == leader for each in foreground):
         return []
     readers = processes.readers(foreground)
@@ -46,20 +35,20 @@ def running_programs(foreground: Collection[ProcessStat], leader: int) -> list[R
     newest = [each for each in found[1:] if each.parent in {other.pid for other in found}][-1:]
     now, tick = processes.ticks_now(), os.sysconf("SC_CLK_TCK")
     return [
-        RunningProgram(shortened(processes.command_line(each.pid)), (now - each.started) / tick)
+        f"`{shortened(processes.command_line(each.pid))}` ({(now - each.started) / tick:.0f} s)"
         for each in (*found[:1], *newest)
     ]
 
 
 def _note(
     timeout: float,
-    programs: Sequence[RunningProgram],
+    programs: Sequence[str],
     done: Sequence[tuple[str, int]],
     cwd: str | None,
 ) -> str:
     """Return the note. `done` are the parts that had ended, with their exit codes; `cwd` is the
     shell's folder, None if the shell did not survive."""
-    what = " in ".join(map(str, reversed(programs))) or "a loop or builtin of the shell"
+    what = " in ".join(reversed(programs)) or "a loop or builtin of the shell"
     note = f"stopped after {timeout:g} s, when {what} was running"
     if done:
         note += "; before it " + ", ".join(f"`{part}` had exit {code}" for part, code in done)

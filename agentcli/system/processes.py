@@ -201,11 +201,16 @@ def readers(found: Collection[ProcessStat]) -> set[ProcessStat]:
 
 def _pipe(pid: int, descriptor: int) -> int:
     """Return the number of the pipe, 0 if it is anything else."""
+    found = _descriptor_stat(pid, descriptor)
+    return found.st_ino if found is not None and stat.S_ISFIFO(found.st_mode) else 0
+
+
+def _descriptor_stat(pid: int, descriptor: int) -> os.stat_result | None:
+    """Return what the descriptor of a process is; None if that can't be told."""
     try:
-        found = os.stat(f"/proc/{pid}/fd/{descriptor}")  # noqa: PTH116 - follows the magic link
+        return os.stat(f"/proc/{pid}/fd/{descriptor}")  # noqa: PTH116 - follows the magic link
     except _UNKNOWN:
-        return 0
-    return found.st_ino if stat.S_ISFIFO(found.st_mode) else 0
+        return None
 
 
 def ticks_now() -> int:
@@ -384,10 +389,13 @@ def waits_for_terminal(processes: Iterable[ProcessStat], *, polling_counts: bool
     return verdict
 
 
-def reads_descriptor(pid: int, descriptor: int) -> bool:
-    """Return whether `pid` is blocked in a read of that descriptor (False if unknown)."""
+def reads_stdin(pid: int, source: os.stat_result) -> bool:
+    """Return whether `pid` is blocked reading its stdin, and that is `source`; False if unknown."""
     reads = _READ_CALLS.get(os.uname().machine, set())
-    return any(number in reads and fd == descriptor for number, fd in _blocked_calls(pid))
+    if not any(number in reads and fd == 0 for number, fd in _blocked_calls(pid)):
+        return False
+    stdin = _descriptor_stat(pid, 0)
+    return stdin is not None and os.path.samestat(stdin, source)
 
 
 def _blocked_calls(pid: int) -> Iterator[tuple[int, int]]:
@@ -404,11 +412,8 @@ def _blocked_calls(pid: int) -> Iterator[tuple[int, int]]:
 
 
 def _is_terminal(pid: int, descriptor: int) -> bool:
-    try:
-        found = os.stat(f"/proc/{pid}/fd/{descriptor}")  # noqa: PTH116 - follows the magic link
-    except _UNKNOWN:
-        return False
-    if not stat.S_ISCHR(found.st_mode):
+    found = _descriptor_stat(pid, descriptor)
+    if found is None or not stat.S_ISCHR(found.st_mode):
         return False
     major, minor = os.major(found.st_rdev), os.minor(found.st_rdev)
     return major in _PTS_MAJORS or (major == _TTY_MAJOR and minor == 0)

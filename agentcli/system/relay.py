@@ -2,47 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import selectors
 import socket
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from threading import Thread
 
 _CHUNK = 65_536
 _MOST_CONNECTIONS = 100
 
 
-class _Stream:
-    """One direction of a connection. `waiting` was read from `source` and not yet written to
-    `target`."""
-
-    def __init__(self, source: socket.socket, target: socket.socket) -> None:
-        self.source = source
-        self.target = target
-        self.waiting = b""
-        self.reads = True
-        """False once `source` has ended."""
-        self.open = True
-
-    def read(self) -> None:
-        """Raises OSError if the connection broke."""
-        with suppress(BlockingIOError):
-            self.waiting = self.source.recv(_CHUNK)
-            self.reads = bool(self.waiting)
-
-    def write(self) -> None:
-        """Raises OSError if the connection broke."""
-        with suppress(BlockingIOError):
-            if self.waiting:
-                self.waiting = self.waiting[self.target.send(self.waiting) :]
-        if not self.waiting and not self.reads and self.open:
-            self.open = False
-            self.target.shutdown(socket.SHUT_WR)
-
-
 class Relay:
-    """Relays connections in a thread of its own from creation until `close`.
+    """Relays connections from creation until `close`, with two threads for each.
 
     Each connection to `listener` that `admits` accepts is relayed to a new one from `connect`,
     which may raise OSError. Takes ownership of `listener`.
@@ -57,92 +27,63 @@ class Relay:
         self._listener = listener
         self._connect = connect
         self._admits = admits
-        self._selector = selectors.DefaultSelector()
-        self._streams: dict[socket.socket, tuple[_Stream, _Stream]] = {}
-        """For each end of a connection: the stream that reads from it and the one that writes to
-        it."""
-        self._wake, self._waker = os.pipe()
-        listener.setblocking(False)
-        self._selector.register(listener, selectors.EVENT_READ)
-        self._selector.register(self._wake, selectors.EVENT_READ)
-        self._thread = Thread(target=self._run, daemon=True)
+        self._is_closed = False
+        self._near_ends: set[socket.socket] = set()
+        self._far_ends: set[socket.socket] = set()
+        self._thread = Thread(target=self._accept_all, daemon=True)
         self._thread.start()
 
     def close(self) -> None:
         """End all connections."""
-        os.close(self._waker)
+        self._is_closed = True
+        _break_off(self._listener)
         self._thread.join()
+        self._listener.close()
+        for end in (*self._near_ends, *self._far_ends):
+            _break_off(end)
 
-    def _run(self) -> None:
-        try:
-            while True:
-                for key, events in self._selector.select():
-                    if key.fileobj == self._wake:
-                        return
-                    if key.fileobj is self._listener:
-                        self._accept()
-                    elif isinstance(key.fileobj, socket.socket):
-                        self._pass_on(key.fileobj, events)
-        finally:
-            for end in (*self._streams, self._listener):
-                end.close()
-            self._selector.close()
-            os.close(self._wake)
+    def _accept_all(self) -> None:
+        while not self._is_closed:
+            with suppress(OSError):
+                near, _ = self._listener.accept()
+                Thread(target=self._relay, args=(near,), daemon=True).start()
 
-    def _accept(self) -> None:
-        try:
-            near, _ = self._listener.accept()
-        except OSError:
-            return
-        try:
-            if len(self._streams) >= 2 * _MOST_CONNECTIONS:
-                raise OSError("too many connections")
-            if not self._admits(near):
-                raise PermissionError("not for this user")
-            far = self._connect()
-        except OSError:
-            near.close()
-            return
-        there, back = _Stream(near, far), _Stream(far, near)
-        for end, streams in ((near, (there, back)), (far, (back, there))):
-            end.setblocking(False)
-            self._streams[end] = streams
-            self._selector.register(end, selectors.EVENT_READ)
+    def _relay(self, near: socket.socket) -> None:
+        with near, suppress(OSError), _member(near, self._near_ends):
+            if len(self._near_ends) > _MOST_CONNECTIONS or not self._admits(near):
+                return
+            with self._connect() as far, _member(far, self._far_ends):
+                far.setblocking(True)
+                # `close` breaks off what it finds; what comes later ends here.
+                if not self._is_closed:
+                    back = Thread(target=_pass_on, args=(far, near), daemon=True)
+                    back.start()
+                    _pass_on(near, far)
+                    back.join()
 
-    def _pass_on(self, end: socket.socket, events: int) -> None:
-        if end not in self._streams:
-            # Closed together with its other end after the kernel reported the event.
-            return
-        read, written = self._streams[end]
-        try:
-            if events & selectors.EVENT_READ and read.reads and not read.waiting:
-                read.read()
-            for stream in (read, written):
-                stream.write()
-        except OSError:
-            self._end(read)
-            return
-        if not read.open and not written.open:
-            self._end(read)
-            return
-        for each in (read.source, read.target):
-            self._watch(each)
 
-    def _watch(self, end: socket.socket) -> None:
-        read, written = self._streams[end]
-        wanted = selectors.EVENT_READ if read.reads and not read.waiting else 0
-        wanted |= selectors.EVENT_WRITE if written.waiting else 0
-        registered = end in self._selector.get_map()
-        if wanted and registered:
-            self._selector.modify(end, wanted)
-        elif wanted:
-            self._selector.register(end, wanted)
-        elif registered:
-            self._selector.unregister(end)
+@contextmanager
+def _member(end: socket.socket, ends: set[socket.socket]) -> Iterator[None]:
+    ends.add(end)
+    try:
+        yield
+    finally:
+        ends.discard(end)
 
-    def _end(self, stream: _Stream) -> None:
-        for end in (stream.source, stream.target):
-            if self._streams.pop(end, None) is not None:
-                with suppress(KeyError):
-                    self._selector.unregister(end)
-                end.close()
+
+def _pass_on(source: socket.socket, target: socket.socket) -> None:
+    """Pass on what `source` sends until its end, and then that. If the connection broke, end both
+    directions."""
+    try:
+        while data := source.recv(_CHUNK):
+            target.sendall(data)
+        target.shutdown(socket.SHUT_WR)
+    except OSError:
+        _break_off(source)
+        _break_off(target)
+
+
+def _break_off(end: socket.socket) -> None:
+    """End a socket for all threads that wait for it."""
+    with suppress(OSError):
+        end.shutdown(socket.SHUT_RDWR)

@@ -469,7 +469,7 @@ def test_a_place_that_goes_while_it_is_to_be_covered_costs_one_more_try(place, m
     wider = here.sandbox.wider(network=True, unsandboxed=False)
     assert here.shell.run_wider("echo hello", wider).output == "hello\n"
     python = PythonInterpreter(
-        workspace=here.workspace,
+        cwd=str(here.workspace),
         env={"PATH": os.environ["PATH"]},
         scratch=here.base / "state/session/python",
         outputs=OutputFolder(here.base / "state/session/outputs"),

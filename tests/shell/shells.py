@@ -61,7 +61,7 @@ def make_python(folder: Path, **options: object) -> PythonInterpreter:
     (folder / "outputs").mkdir(exist_ok=True)
     (folder / "work").mkdir(exist_ok=True)
     return PythonInterpreter(
-        workspace=folder / "work",
+        cwd=str(folder / "work"),
         env={"PATH": path, "HOME": str(folder), "TERM": "dumb"},
         scratch=folder / "scratch",
         outputs=OutputFolder(folder / "outputs"),

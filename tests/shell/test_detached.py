@@ -55,7 +55,7 @@ def test_it_goes_on_and_the_shell_takes_the_next_command(shell: Shell) -> None:
 
 def test_all_that_it_writes_is_kept_as_far_as_the_session_has_room(tmp_path: Path) -> None:
     shell = make_shell(tmp_path)
-    shell._outputs = OutputFolder(tmp_path / "outputs", 1_000_000)
+    shell.outputs = OutputFolder(tmp_path / "outputs", 1_000_000)
     shell.run("mkfifo gate")
     result = sent(shell, "seq 50000; echo on; read x <gate; seq 50001 300000")
     shell.run("echo >gate")

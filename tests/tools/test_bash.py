@@ -30,7 +30,7 @@ def call(tmp_path):
         outputs=place["outputs"],
         files=FileTracker(tmp_path / "work", outputs=tmp_path / "outputs"),
         shell=Shell(cwd=str(tmp_path / "work"), scratch=tmp_path / "shell", **place),
-        python=PythonInterpreter(workspace=tmp_path / "work", scratch=tmp_path / "python", **place),
+        python=PythonInterpreter(cwd=str(tmp_path / "work"), scratch=tmp_path / "python", **place),
     )
     tools = ToolCollection(TOOLS.all().values(), context)
 
@@ -127,7 +127,7 @@ def inside(tmp_path):
         files=FileTracker(place.workspace),
         shell=place.shell,
         python=PythonInterpreter(
-            workspace=place.workspace,
+            cwd=str(place.workspace),
             env={"PATH": "/usr/bin:/bin"},
             scratch=tmp_path / "state/session/python",
             outputs=OutputFolder(tmp_path / "state/session/outputs"),
