@@ -140,7 +140,7 @@ def _newest_changes(
     found: list[StepTrees] = []
     for step in reversed(steps):
         is_cause = any_change and step is steps[-1]
-        if is_cause or kept.differ(step.before, step.after or now):
+        if is_cause or kept.changes(step.before, step.after or now):
             found.insert(0, step)
         if len(found) == count:
             break
@@ -216,7 +216,7 @@ def newest_changes(folder: Path, step: int | None) -> tuple[Checkpoints, tuple[s
     pairs = [(s.before, s.after or now or s.before) for s in steps]
     if step is None:
         return kept, (pairs[0][0], pairs[-1][1]) if pairs else None
-    changing = (pair for pair in reversed(pairs) if kept.differ(*pair))
+    changing = (pair for pair in reversed(pairs) if kept.changes(*pair))
     return kept, next(islice(changing, step - 1, None), None)
 
 

@@ -11,11 +11,12 @@ import stat
 from collections.abc import Collection, Iterator
 from functools import partial
 from io import BytesIO
+from typing import TypeGuard
 
 from agentcli.checkpoints.git_index import meaning
 from agentcli.checkpoints.object_store import ObjectStore
 from agentcli.checkpoints.pack_store import is_whole
-from agentcli.checkpoints.paths import LOOSE, GitPath, Role, git_path, repository_of
+from agentcli.checkpoints.paths import LOOSE, GitPath, Role, git_path, repository_of, role_of
 from agentcli.checkpoints.refs import References
 from agentcli.checkpoints.trees import Difference, Entry, Trees
 
@@ -27,8 +28,8 @@ class Comparison:
     """Compares snapshots; it reads them and writes none."""
 
     def __init__(self, trees: Trees, objects: ObjectStore) -> None:
-        self._trees = trees
-        self._objects = objects
+        self.trees = trees
+        self.objects = objects
         self.references = References(trees, objects)
         self._meanings: dict[bytes, bytes] = {}
 
@@ -38,7 +39,7 @@ class Comparison:
         index with the same meaning for every path."""
         found: list[Difference] = []
         references: dict[bytes, list[bytes]] = {}
-        for difference in self._trees.compare(old, new):
+        for difference in self.trees.compare(old, new):
             place = self.place(difference.path, old, new)
             role = place.role if place is not None else None
             if place is not None and role in (Role.REF, Role.PACKED_REFS):
@@ -79,7 +80,7 @@ class Comparison:
     def order(self, difference: Difference) -> int:
         """Return the rank by which a file of a repository is written. A file is written after the
         files that it refers to. HEAD comes last: without it, git does not see a repository."""
-        place = git_path(difference.path, lambda _: False)
+        place = git_path(difference.path)
         if place is None:
             return 1
         is_head = place.name.endswith(b"HEAD") and b"/" not in place.name
@@ -88,12 +89,12 @@ class Comparison:
     def damaged(self, old: bytes, new: bytes) -> Iterator[bytes]:
         """Yield loose objects damaged in `new`, out of those that changed: git never changes
         one."""
-        for path, was, now in self._trees.compare(old, new):
-            place = git_path(path, lambda _: False)
-            if place is None or not (LOOSE.search(place.name) and _is_file(was) and _is_file(now)):
+        for path, was, now in self.trees.compare(old, new):
+            if role_of(path) is not Role.OBJECT or not LOOSE.search(path):
                 continue
-            assert now is not None
-            data = b"" if now.is_kept else self._objects.read(now.oid)
+            if not (_is_file(was) and _is_file(now)):
+                continue
+            data = b"" if now.is_kept else self.objects.read(now.oid)
             if not is_whole(BytesIO(data), path):
                 yield path
 
@@ -106,14 +107,14 @@ class Comparison:
 
     def _meaning(self, oid: bytes) -> bytes:
         if oid not in self._meanings:
-            self._meanings[oid] = meaning(self._objects.read(oid)) or oid
+            self._meanings[oid] = meaning(self.objects.read(oid)) or oid
         return self._meanings[oid]
 
     def _is_git_folder(self, roots: Collection[bytes], path: bytes) -> bool:
-        return any(_is_file(self._trees.find(root, path + b"/HEAD")) for root in roots)
+        return any(_is_file(self.trees.find(root, path + b"/HEAD")) for root in roots)
 
 
-def _is_file(entry: Entry | None) -> bool:
+def _is_file(entry: Entry | None) -> TypeGuard[Entry]:
     return entry is not None and not entry.is_folder
 
 

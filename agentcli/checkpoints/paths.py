@@ -30,9 +30,9 @@ _STASH = b"logs/refs/stash"
 
 
 class Role(Enum):
-    """What a file in a git folder is for. LOCK: marks a running command. TRACE: what git notes on
-    the side. REFLOG: the same, but people use it to go back. STATE: everything else, including
-    settings."""
+    """What a file in a git folder is for. LOCK: marks a running command, and would block the next
+    if it were restored. TRACE: what git notes on the side. REFLOG: the same, but people use it to
+    go back. STATE: everything else, including settings."""
 
     REF = auto()
     PACKED_REFS = auto()
@@ -77,10 +77,12 @@ def repository_of(path: bytes) -> bytes | None:
     return next((p for p in with_parents(path) if p.rpartition(b"/")[2] == REPOSITORY), None)
 
 
-def git_path(path: bytes, is_git_folder: Callable[[bytes], bool]) -> GitPath | None:
+def git_path(
+    path: bytes, is_git_folder: Callable[[bytes], bool] = lambda _: False
+) -> GitPath | None:
     """Return the place of `path` in its git folder; None outside of any. `is_git_folder` tells a
     submodule's folder from one that is only the beginning of the submodule's name, which may hold
-    slashes."""
+    slashes; without it, the files of submodules count as those of the repository around them."""
     folder = repository_of(path)
     if folder is None:
         return None
@@ -90,6 +92,12 @@ def git_path(path: bytes, is_git_folder: Callable[[bytes], bool]) -> GitPath | N
         if inner is None:
             return GitPath(folder, name)
         folder, name = folder + b"/" + inner, name[len(inner) + 1 :]
+
+
+def role_of(path: bytes) -> Role | None:
+    """Return what the file at `path` is for if it is in a git folder."""
+    place = git_path(path)
+    return None if place is None else place.role
 
 
 def _submodule(folder: bytes, name: bytes, is_git_folder: Callable[[bytes], bool]) -> bytes | None:
@@ -110,9 +118,3 @@ def is_object(path: bytes) -> bool:
 
 def is_pack(path: bytes) -> bool:
     return path.endswith(_PACK_ENDS) and _PACK.search(path) is not None
-
-
-def is_lock(path: bytes) -> bool:
-    """Whether `path` is the lock of a git command. Restoring a lock would block the next
-    command."""
-    return path.endswith(b".lock") and repository_of(path) is not None

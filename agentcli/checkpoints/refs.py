@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from agentcli.checkpoints.object_store import EMPTY_TREE, ObjectStore, object_id
-from agentcli.checkpoints.trees import Difference, Entry, Trees, with_parents
+from agentcli.checkpoints.trees import Difference, Entry, Trees, is_folder, with_parents
 
 _PACKED = b"packed-refs"
 _LINE = re.compile(rb"([0-9a-f]{40}|[0-9a-f]{64}) (refs/[^\0\n]+)")
@@ -133,13 +133,13 @@ class References:
 
     def _loose(self, root: bytes, folder: bytes, name: bytes) -> Entry | None:
         entry = self._trees.find(root, folder + b"/" + name)
-        return None if entry is None or entry.is_folder else entry
+        return None if is_folder(entry) else entry
 
     def _missing_folders(self, now: bytes, path: bytes, folder: bytes) -> Iterator[Difference]:
         above = [p for p in with_parents(path) if p != path and p.startswith(folder + b"/")]
         for place in above:
             entry = self._trees.find(now, place)
-            if entry is None or not entry.is_folder:
+            if not is_folder(entry):
                 yield Difference(place, entry, _FOLDER)
 
     def _packed(self, root: bytes, folder: bytes) -> _Packed | None:

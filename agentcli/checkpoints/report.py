@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from agentcli.checkpoints.compare import Comparison
-from agentcli.checkpoints.object_store import EMPTY_TREE, ObjectStore
+from agentcli.checkpoints.object_store import EMPTY_TREE
 from agentcli.checkpoints.paths import GitPath, Role, repository_of
 from agentcli.checkpoints.places import WorkspaceFolders
-from agentcli.checkpoints.trees import Difference, Entry, Trees
+from agentcli.checkpoints.trees import Difference, Entry
 
 Kind = Literal["added", "modified", "deleted", "mode"]
 _ID = re.compile(rb"[0-9a-f]{40}|[0-9a-f]{64}")
@@ -43,15 +43,13 @@ class Report:
     def __init__(
         self,
         place: WorkspaceFolders,
-        objects: ObjectStore,
         comparison: Comparison,
         old: bytes,
         new: bytes,
     ) -> None:
         self._place = place
-        self._objects = objects
-        self._trees = Trees(objects)
         self._comparison = comparison
+        self._trees = comparison.trees
         self._old = old
         self._new = new
 
@@ -126,7 +124,7 @@ class Report:
         log = self._trees.find(root, folder + b"/logs/" + _STASH)
         if log is None or not stat.S_ISREG(log.mode):
             return 0
-        return self._objects.read(log.oid).count(b"\n")
+        return self._comparison.objects.read(log.oid).count(b"\n")
 
 
 @dataclass

@@ -16,7 +16,7 @@ from agentcli.checkpoints.compare import Comparison
 from agentcli.checkpoints.git_controls import GitRestoreFilter
 from agentcli.checkpoints.object_store import EMPTY_TREE, ObjectStore
 from agentcli.checkpoints.pack_store import PackStore, link_or_copy
-from agentcli.checkpoints.paths import Role, git_path, is_lock, repository_of
+from agentcli.checkpoints.paths import Role, repository_of, role_of
 from agentcli.checkpoints.places import COMMON, WorkspaceFolders, is_common, save_place
 from agentcli.checkpoints.report import Change, Report
 from agentcli.checkpoints.restore import Restorer
@@ -26,8 +26,8 @@ from agentcli.checkpoints.trees import (
     LEFT_OUT,
     OUTSIDE,
     Difference,
-    Entry,
     Trees,
+    is_folder,
     with_parents,
 )
 from agentcli.files.names import GENERATED
@@ -115,11 +115,6 @@ class Checkpoints:
         with self._errors("compare checkpoints"):
             return list(self._changes(_oid(old), _oid(new)))
 
-    def differ(self, old: str, new: str) -> bool:
-        """Whether `changes` would return anything."""
-        with self._errors("compare checkpoints"):
-            return any(True for _ in self._changes(_oid(old), _oid(new)))
-
     def is_empty(self, tree: str) -> bool:
         """Whether the workspace was empty."""
         with self._errors("read a checkpoint"):
@@ -132,7 +127,7 @@ class Checkpoints:
             return {
                 os.fsdecode(difference.path)
                 for difference in self._comparison.differences(_oid(old), _oid(new))
-                if folder_modes or not (_is_folder(difference.old) and _is_folder(difference.new))
+                if folder_modes or not (is_folder(difference.old) and is_folder(difference.new))
             }
 
     def shown(self, path: str) -> str:
@@ -142,8 +137,7 @@ class Checkpoints:
     def is_incidental(self, path: str) -> bool:
         """Whether one of `paths` is something that git notes on the side, as in its logs, so that
         changing it is nobody's work."""
-        place = git_path(os.fsencode(path), lambda _: False)
-        return place is not None and place.role in _INCIDENTAL
+        return role_of(os.fsencode(path)) in _INCIDENTAL
 
     @property
     def has_few_objects(self) -> bool:
@@ -280,10 +274,7 @@ class Checkpoints:
             one_sided = difference.old is None or difference.new is None
             if not (one_sided and unseen.covers(difference.path)):
                 differences.append(difference)
-        yield from self._report(old, new).changes(differences)
-
-    def _report(self, old: bytes, new: bytes) -> Report:
-        return Report(self._place, self._objects, self._comparison, old, new)
+        yield from Report(self._place, self._comparison, old, new).changes(differences)
 
     def _to_restore(
         self, now: bytes, target: bytes, paths: set[bytes] | None, shared: set[bytes]
@@ -324,7 +315,7 @@ class Checkpoints:
             kept |= {above + path for path in restorer.kept}
         _raise_if_incomplete(steps, failures)
         done = [d for d in wanted if d.path not in kept]
-        return list(self._report(now, target).changes(done))
+        return list(Report(self._place, self._comparison, now, target).changes(done))
 
     def _may_be_restored(self, difference: Difference, target: bytes) -> bool:
         """Refuse to restore a lock, or to remove an object while its repository stays."""
@@ -333,11 +324,10 @@ class Checkpoints:
             return True
         if repository == COMMON and self._place.common is None:
             return False
+        role = role_of(difference.path)
         if difference.new is not None:
-            return difference.new.is_folder or not is_lock(difference.path)
-        place = git_path(difference.path, lambda _: False)
-        is_object = place is not None and place.role is Role.OBJECT
-        return not is_object or self._trees.find(target, repository) is None
+            return difference.new.is_folder or role is not Role.LOCK
+        return role is not Role.OBJECT or self._trees.find(target, repository) is None
 
     def _without_power(
         self, differences: Iterable[Difference], idle: Collection[str] | None
@@ -374,7 +364,7 @@ class Checkpoints:
         differences = [
             Difference(path, entry, entry)
             for path, entry in found
-            if _is_folder(entry) and not is_common(path) and (paths is None or path in paths)
+            if is_folder(entry) and not is_common(path) and (paths is None or path in paths)
         ]
         with Restorer(self.root, self._objects, self._packs, links=True) as restorer:
             restorer.apply(differences)
@@ -412,26 +402,20 @@ class _Wanted:
     def __contains__(self, difference: object) -> bool:
         assert isinstance(difference, Difference)
         path, old, new = difference
-        if path in self._paths or (_is_folder(new) and not _is_folder(old) and path in self._above):
+        if path in self._paths or (is_folder(new) and not is_folder(old) and path in self._above):
             return True
         repository = repository_of(path)
         if repository is None:
             return False
         if new is None:
             return repository in self._gone and path.startswith(repository + b"/objects/")
-        place = git_path(path, lambda _: False)
-        is_object = place is not None and place.role is Role.OBJECT
-        return is_object and repository in self._repositories
+        return role_of(path) is Role.OBJECT and repository in self._repositories
 
 
 def _oid(tree: str) -> bytes:
     if not _TREE.fullmatch(tree):
         raise CheckpointError(f"{tree!r} is not a checkpoint")
     return bytes.fromhex(tree)
-
-
-def _is_folder(entry: Entry | None) -> bool:
-    return entry is not None and entry.is_folder
 
 
 def _is_for_copy(difference: Difference) -> bool:
@@ -441,7 +425,7 @@ def _is_for_copy(difference: Difference) -> bool:
     if repository is None:
         return True
     in_worktrees = (path + b"/").startswith(repository + b"/worktrees/")
-    return not (repository == COMMON or is_lock(path) or in_worktrees)
+    return not (repository == COMMON or role_of(path) is Role.LOCK or in_worktrees)
 
 
 def _notes_of_copy(left_out: Sequence[bytes], lent: Collection[bytes]) -> Iterator[str]:

@@ -40,7 +40,7 @@ class Git:
     ) -> bytes:
         """Run git and return its output. An exit code above `ok` raises CheckpointError."""
         done = subprocess.run(
-            self._command(*arguments),
+            _command(*arguments),
             input=data,
             capture_output=True,
             env=self._environment(work_tree, sees_more=sees_more),
@@ -74,7 +74,7 @@ class Git:
     def _pipes(self) -> tuple[IO[bytes], IO[bytes]]:
         if self._batch is None:
             self._batch = subprocess.Popen(
-                self._command("cat-file", "--batch"),
+                _command("cat-file", "--batch"),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
@@ -94,9 +94,6 @@ class Git:
             self._batch.communicate()
             self._batch = None
 
-    def _command(self, *arguments: str) -> list[str]:
-        return safe.command(_binary(), *arguments)
-
     def _environment(self, work_tree: Path | None, *, sees_more: bool) -> dict[str, str]:
         environment = {**safe.ENVIRONMENT, "GIT_DIR": str(self._store)}
         if sees_more:
@@ -112,8 +109,8 @@ def has_git() -> bool:
     return find_program("git") is not None
 
 
-def _binary() -> str:
+def _command(*arguments: str) -> list[str]:
     binary = find_program("git")
     if binary is None:
         raise CheckpointError("there is no git on PATH", hint="install git, then try again")
-    return binary
+    return safe.command(binary, *arguments)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import stat
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
 from agentcli.checkpoints.object_store import EMPTY_TREE, ObjectStore
 from agentcli.checkpoints.store_git import CheckpointError
@@ -44,6 +44,10 @@ class Entry(NamedTuple):
     @property
     def is_kept(self) -> bool:
         return stat.S_IFMT(self.mode) == KEPT
+
+
+def is_folder(entry: Entry | None) -> TypeGuard[Entry]:
+    return entry is not None and entry.is_folder
 
 
 class Difference(NamedTuple):
@@ -143,7 +147,7 @@ class Trees:
                 entries[key] = new
             else:
                 was = entries.get(key)
-                below = was if was is not None and was.is_folder else Entry(0o40755, EMPTY_TREE)
+                below = was if is_folder(was) else Entry(0o40755, EMPTY_TREE)
                 mode = below.mode if new.mode is None else new.mode
                 entries[key] = Entry(mode, self.apply(below.oid, new))
         if left_out is not None:
@@ -156,7 +160,7 @@ class Trees:
     def find(self, root: bytes, path: bytes) -> Entry | None:
         entry: Entry | None = Entry(0o40755, root)
         for name in path.split(b"/"):
-            if entry is None or not entry.is_folder:
+            if not is_folder(entry):
                 return None
             entry = self.folder(entry.oid).get(_escape(name))
         return entry
@@ -176,7 +180,7 @@ class Trees:
             if was == now or key == LEFT_OUT:
                 continue
             path = above + _unescape(key)
-            if _differ(was, now):
+            if not (is_folder(was) and is_folder(now)) or was.mode != now.mode:
                 yield Difference(path, was, now)
             yield from self.compare(_oid_of_folder(was), _oid_of_folder(now), path + b"/")
 
@@ -210,13 +214,8 @@ def _place(item: tuple[bytes, Entry]) -> bytes:
     return item[0] + b"/" if item[1].is_folder else item[0]
 
 
-def _differ(was: Entry | None, now: Entry | None) -> bool:
-    both_folders = was is not None and now is not None and was.is_folder and now.is_folder
-    return not both_folders or (was is not None and now is not None and was.mode != now.mode)
-
-
 def _oid_of_folder(entry: Entry | None) -> bytes:
-    return entry.oid if entry is not None and entry.is_folder else EMPTY_TREE
+    return entry.oid if is_folder(entry) else EMPTY_TREE
 
 
 def _escape(name: bytes) -> bytes:
