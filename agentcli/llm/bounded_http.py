@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 import httpx2
 
-from agentcli.errors import ConfigError, LLMError, LLMErrorKind
-from agentcli.llm.wire_protocol import Endpoint, ReplySize
+from agentcli.errors import ConfigError
+from agentcli.llm.wire_protocol import CHECK_ADDRESS, Endpoint, ReplySize, bad_response
 
 _KEEP_ALIVE_S = 300.0
 """A connection should outlast a command; one closed by the server is noticed and replaced."""
@@ -71,11 +71,8 @@ class _Bounded(httpx2.SyncByteStream):
         else:
             return
         if self._is_reply:
-            raise LLMError(
-                LLMErrorKind.BAD_RESPONSE,
-                f"the server sent more than {self._most_bytes / 1e6:.0f} MB, too much for a reply",
-                hint="is the base URL that of the API?",
-            )
+            sent = f"the server sent more than {self._most_bytes / 1e6:.0f} MB"
+            raise bad_response(f"{sent}, too much for a reply", CHECK_ADDRESS)
 
     def close(self) -> None:
         self._stream.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from agentcli.llm.provider import known_providers
+from agentcli.llm.provider import built_in, known_providers
 from agentcli.messages import Usage
 
 if TYPE_CHECKING:
@@ -21,13 +21,6 @@ class Catalog:
 
     def __init__(self, prices: Mapping[str, PriceSettings]) -> None:
         self._own_prices = prices
-        self._warm = False
-
-    def warm_up(self, name: str) -> None:
-        """Load what `cost` will need while nobody waits for it."""
-        if not self._warm:
-            self._warm = True
-            self.cost(name, Usage())
 
     def cost(self, name: str, usage: Usage) -> float | None:
         """Return the USD cost of `usage`, or None, never 0, when the price is unknown."""
@@ -96,8 +89,7 @@ def catalogued_models(provider: str) -> list[str]:
 def _priced(name: str) -> tuple[str, str]:
     """Return the id of the price list with the model (empty if none has it), and its name there."""
     provider, _, model = name.partition("/")
-    known = known_providers().get(provider)
-    return (known.price_list if known else ""), model
+    return built_in(provider).price_list, model
 
 
 def _consistent(usage: Usage) -> Usage:

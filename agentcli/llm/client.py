@@ -23,9 +23,8 @@ from agentcli.events.observations import AgentStateChangedObservation
 from agentcli.events.progress import ReplyAbandoned, Status
 from agentcli.llm.catalog import Catalog
 from agentcli.llm.spending import CallBudget, charged
-from agentcli.llm.tool_choice import enforce_tool_choice
 from agentcli.llm.wire_protocol import StillAlive, StreamItem, WireProtocol, broken_off
-from agentcli.messages import Reply, Request
+from agentcli.messages import Reply, Request, Usage
 
 if TYPE_CHECKING:
     from agentcli.settings import LLMSettings
@@ -72,21 +71,9 @@ class ModelClient:
         call_budget: CallBudget,
         record: Callable[[Event], Event],
     ) -> Reply:
-        """Return a complete reply that follows the request's tool choice and stays within
-        `call_budget`; `record` stores that a provider's rate limit had to be waited for. Raises
-        LLMError when no reply can be had, ConfigError when the cost is limited but the price is
-        unknown."""
-        return enforce_tool_choice(
-            request, lambda asked: self._reply(asked, notify, call_budget, record), notify
-        )
-
-    def _reply(
-        self,
-        request: Request,
-        notify: Callable[[Progress], None],
-        call_budget: CallBudget,
-        record: Callable[[Event], Event],
-    ) -> Reply:
+        """Return a complete reply that stays within `call_budget`; `record` stores that a
+        provider's rate limit had to be waited for. Raises LLMError when no reply can be had,
+        ConfigError when the cost is limited but the price is unknown."""
         attempt = 0
         may_renew = True
         while True:
@@ -177,7 +164,8 @@ class ModelClient:
             try:
                 item = inbox.get(timeout=_TICK_S)
             except queue.Empty:
-                self._catalog.warm_up(self.model)
+                # This loads the prices while nobody waits for them.
+                self._catalog.cost(self.model, Usage())
                 if time.monotonic() > deadline:
                     raise _Stalled(
                         LLMErrorKind.STALLED, f"the model sent nothing for {limit:.0f} s"

@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
-from agentcli.errors import RETRYABLE, ConfigError, LLMError, LLMErrorKind
+from agentcli.errors import ConfigError, LLMError, LLMErrorKind
 from agentcli.events import Event, Progress
 from agentcli.events.observations import AttemptsAbandonedObservation, ModelSwitchedObservation
 from agentcli.llm.client import ModelClient
-from agentcli.llm.router import Route, Router
+from agentcli.llm.router import Router
 from agentcli.llm.spending import CallBudget
+from agentcli.llm.tool_choice import enforce_tool_choice
 from agentcli.messages import Reply, Request
 
-FALLBACK_ERRORS = RETRYABLE | {
-    LLMErrorKind.UNKNOWN,
-    LLMErrorKind.NOT_RUNNING,
-    LLMErrorKind.BILLING,
-    LLMErrorKind.AUTH,
-    LLMErrorKind.AUTH_PERMANENT,
-    LLMErrorKind.PAYLOAD_TOO_LARGE,
+_NOT_OF_THE_MODEL = {
+    LLMErrorKind.CONTEXT_OVERFLOW,
+    LLMErrorKind.CONTENT_POLICY,
+    LLMErrorKind.BUDGET,
 }
+_OF_THE_USER = {LLMErrorKind.MODEL_NOT_FOUND, LLMErrorKind.BAD_REQUEST}
+FALLBACK_ERRORS = frozenset(LLMErrorKind) - _NOT_OF_THE_MODEL - _OF_THE_USER
 """Kinds of errors after which another model may succeed with the same request."""
-
-_NOT_OF_THE_MODEL = frozenset(
-    {LLMErrorKind.CONTEXT_OVERFLOW, LLMErrorKind.CONTENT_POLICY, LLMErrorKind.BUDGET}
-)
 _WHY = {
     "images": "{} takes no images; asking {}",
     "too_long": "too long for {}; asking {}",
@@ -63,42 +60,36 @@ class FallbackChain:
         notify: Callable[[Progress], None],
         record: RecordEvent,
     ) -> Reply:
-        """Return a complete reply of the first model that gives one; `record` stores each switch.
+        """Return a complete reply, which follows the request's tool choice, of the first model that
+        gives one; `record` stores each switch.
 
         Raises LLMError when no model replies: the error of the first that failed, with a hint that
         names the others. A misconfigured model counts as a refused key.
         """
         route = self._router.route(request)
         call_budget = CallBudget(request.budget_usd)
+        left = [name for name in route.names if name not in self._failed]
         try:
-            return self._first_reply(route, request, notify, record, call_budget)
+            for name in left or route.names:
+                try:
+                    model = self._get(name)
+                    self._switch(name, route.reason, record)
+                    ask = partial(
+                        model.complete, notify=notify, call_budget=call_budget, record=record
+                    )
+                    return enforce_tool_choice(request, ask, notify)
+                except ConfigError as error:
+                    if name == self.model:
+                        raise _misconfigured(error) from error
+                    self._failed[name] = _misconfigured(error)
+                except LLMError as error:
+                    if not self._taken_over(name, error):
+                        raise
+                    self._failed[name] = error
+            raise self._all_failed()
         finally:
             if call_budget.lost_usd:
                 record(AttemptsAbandonedObservation(most_usd=call_budget.lost_usd))
-
-    def _first_reply(
-        self,
-        route: Route,
-        request: Request,
-        notify: Callable[[Progress], None],
-        record: RecordEvent,
-        call_budget: CallBudget,
-    ) -> Reply:
-        left = [name for name in route.names if name not in self._failed]
-        for name in left or route.names:
-            try:
-                model = self._get(name)
-                self._switch(name, route.reason, record)
-                return model.complete(request, notify, call_budget, record)
-            except ConfigError as error:
-                if name == self.model:
-                    raise _misconfigured(error) from error
-                self._failed[name] = _misconfigured(error)
-            except LLMError as error:
-                if not self._taken_over(name, error):
-                    raise
-                self._failed[name] = error
-        raise self._all_failed()
 
     def _get(self, name: str) -> ModelClient:
         if name not in self._built:

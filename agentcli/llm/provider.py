@@ -54,6 +54,11 @@ def protocol_names() -> list[str]:
     return [*PROTOCOLS.file_names(), *PROTOCOLS.outside_names()]
 
 
+def built_in(name: str) -> Provider:
+    """Return the provider called `name`; an empty one if it is only in the user's settings."""
+    return known_providers().get(name) or Provider(protocol="")
+
+
 @cache
 def known_providers() -> Mapping[str, Provider]:
     """Return every provider by name, ordered by rank."""

@@ -8,19 +8,16 @@ import subprocess
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, urlsplit
 
 from agentcli.errors import ConfigError, SetupNeeded
 from agentcli.llm.catalog import catalogued_models
-from agentcli.llm.provider import PROTOCOLS, known_providers, protocol_names
+from agentcli.llm.provider import PROTOCOLS, built_in, known_providers, protocol_names
 from agentcli.llm.short_names import nearest, resolve
 from agentcli.llm.text_tools import TextTools
 from agentcli.llm.wire_protocol import Endpoint, WireProtocol
+from agentcli.settings import ProviderSettings
 from agentcli.system.programs import find_program
-
-if TYPE_CHECKING:
-    from agentcli.settings import ProviderSettings
 
 _LOCAL_PROBE_S = 0.2
 _KEY_COMMAND_S = 30
@@ -111,30 +108,27 @@ class Providers:
 
     def has_key(self, provider: str) -> bool:
         """Whether a key for the provider is set, or a command that prints one."""
-        options = self.configured.get(provider)
-        if options and options.api_key_command:
+        if self._options(provider).api_key_command:
             return True
         return bool(self.environ.get(self.key_variable(provider) or ""))
 
     def key_variable(self, provider: str) -> str | None:
         """Return the variable that holds the provider's key; None if a command prints the key or
         the server needs none."""
-        options = self.configured.get(provider)
-        if options and options.api_key_command:
+        options = self._options(provider)
+        if options.api_key_command:
             return None
-        known = known_providers().get(provider)
-        return (options and options.api_key_env) or (known and known.key_env) or None
+        return options.api_key_env or built_in(provider).key_env or None
 
     def endpoint(self, name: str) -> Endpoint:
         """Return the endpoint of `provider/model`. Raises ConfigError when its key is missing."""
         provider, _, model = name.partition("/")
-        options = self.configured.get(provider)
-        known = known_providers().get(provider)
-        base_url = (options and options.base_url) or (known and known.base_url) or ""
-        if provider == "openai-chat" and not (options and options.base_url):
-            openai = self.configured.get("openai")
-            base_url = (openai and openai.base_url) or base_url
-        if not base_url and known is None:
+        options = self._options(provider)
+        base_url = options.base_url or ""
+        if provider == "openai-chat":
+            base_url = base_url or self._options("openai").base_url or ""
+        base_url = base_url or built_in(provider).base_url
+        if not base_url and provider not in known_providers():
             raise ConfigError(
                 f"provider {provider} has no base_url",
                 hint=f'[providers.{provider}] base_url = "https://…"',
@@ -148,12 +142,12 @@ class Providers:
             provider=provider,
             model=model,
             base_url=base_url,
-            api_key=self._key(provider, options),
-            headers=dict(options.headers) if options else {},
-            extra_body=dict(options.extra_body) if options else {},
-            drop_params=tuple(options.drop_params) if options else (),
-            stream=options.stream if options else True,
-            images=options.images if options else True,
+            api_key=self._key(provider),
+            headers=options.headers,
+            extra_body=options.extra_body,
+            drop_params=options.drop_params,
+            stream=options.stream,
+            images=options.images,
             connect_timeout_s=self.connect_timeout_s,
             read_timeout_s=self.read_timeout_s,
         )
@@ -161,36 +155,31 @@ class Providers:
     def renewed(self, endpoint: Endpoint) -> Endpoint | None:
         """Return the endpoint with the key that its command prints now; None if there is no command
         or the key has not changed. Raises ConfigError when the command fails."""
-        options = self.configured.get(endpoint.provider)
-        if options is None or not options.api_key_command:
+        if not self._options(endpoint.provider).api_key_command:
             return None
-        key = self._key(endpoint.provider, options)
+        key = self._key(endpoint.provider)
         return None if key == endpoint.api_key else replace(endpoint, api_key=key)
 
     def takes_images(self, name: str) -> bool:
         """Whether the model may be sent images; the settings of its provider can rule that out."""
-        options = self.configured.get(name.partition("/")[0])
-        return options is None or options.images
+        return self._options(name.partition("/")[0]).images
 
     def protocol(self, endpoint: Endpoint) -> WireProtocol:
         """Return the protocol for the endpoint's wire format, without importing an SDK or sending
         anything.
 
         Raises ConfigError when the wire format in the settings does not exist."""
-        options = self.configured.get(endpoint.provider)
-        known = known_providers().get(endpoint.provider)
-        name = (options and options.api) or (known and known.protocol) or _guess(endpoint.base_url)
+        options = self._options(endpoint.provider)
+        name = options.api or built_in(endpoint.provider).protocol or _guess(endpoint.base_url)
         speaker = PROTOCOLS.get(name)
         if speaker is None:
-            said_by = "providers.{}.api" if options and options.api else "the provider {}"
+            said_by = "providers.{}.api" if options.api else "the provider {}"
             raise ConfigError(
                 f"{said_by.format(endpoint.provider)}: there is no wire format {name!r}",
                 hint=f"use one of: {', '.join(protocol_names())}",
             )
         protocol: WireProtocol = speaker(endpoint)
-        if options and options.tool_format == "text":
-            return TextTools(protocol)
-        return protocol
+        return TextTools(protocol) if options.tool_format == "text" else protocol
 
     def key_variables(self) -> set[str]:
         """Return the variables that hold model keys, which no command should see."""
@@ -203,35 +192,36 @@ class Providers:
 
     def local_models(self) -> Iterator[str]:
         """Yield full names of the models of local servers that answer within 0.2 s."""
-        local = {name: each.base_url for name, each in known_providers().items() if each.local}
-        addresses = [
-            ((options := self.configured.get(name)) and options.base_url) or usual
-            for name, usual in local.items()
-        ]
-        with ThreadPoolExecutor(len(local)) as pool:
-            for name, models in zip(local, pool.map(_probe, addresses), strict=True):
+        addresses = {
+            name: self._options(name).base_url or provider.base_url
+            for name, provider in known_providers().items()
+            if provider.local
+        }
+        with ThreadPoolExecutor(len(addresses)) as pool:
+            answers = pool.map(_probe, addresses.values())
+            for name, models in zip(addresses, answers, strict=True):
                 yield from (f"{name}/{model}" for model in models)
 
-    def _key(self, provider: str, options: ProviderSettings | None) -> str | None:
-        if options and options.api_key_command:
-            return self.usable_key(provider, _run_key_command(provider, options.api_key_command))
-        variable = self.key_variable(provider)
-        if not variable:
+    def _options(self, provider: str) -> ProviderSettings:
+        """Return the user's settings for the provider, or else the defaults."""
+        return self.configured.get(provider) or ProviderSettings()
+
+    def _key(self, provider: str) -> str | None:
+        """Return the provider's key; None if it needs none. Raises ConfigError for one that no
+        header can hold; its message does not reveal the key."""
+        if command := self._options(provider).api_key_command:
+            key = _run_key_command(provider, command)
+        elif variable := self.key_variable(provider):
+            key = self.environ.get(variable, "").strip()
+            if not key:
+                raise SetupNeeded(
+                    f"no key for {provider}: {variable} is not set",
+                    provider=provider,
+                    hint=f"{self._key_fault()}agent setup asks for one and keeps it; or export "
+                    f"{variable}=…;\n  or choose another model with -m, or try: agent demo",
+                )
+        else:
             return None
-        if key := self.environ.get(variable, "").strip():
-            return self.usable_key(provider, key)
-        raise SetupNeeded(
-            f"no key for {provider}: {variable} is not set",
-            provider=provider,
-            hint=f"{self._key_fault()}agent setup asks for one and keeps it; or export "
-            f"{variable}=…;\n  or choose another model with -m, or try: agent demo",
-        )
-
-    def _key_fault(self) -> str:
-        return f"{self.key_fault}\n  " if self.key_fault else ""
-
-    def usable_key(self, provider: str, key: str) -> str:
-        """Return `key` if a header can hold it. The error message must not reveal it."""
         self.learn(key)
         if not (key.isascii() and key.isprintable()) or " " in key:
             raise ConfigError(
@@ -240,6 +230,9 @@ class Providers:
                 hint="set it again, without anything around it",
             )
         return key
+
+    def _key_fault(self) -> str:
+        return f"{self.key_fault}\n  " if self.key_fault else ""
 
 
 def _with_default() -> list[str]:

@@ -9,14 +9,14 @@ from __future__ import annotations
 import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar
 
 from agentcli.errors import LLMError
 from agentcli.llm.classify import classify, http_failure
 from agentcli.llm.lazy_sdk import make_lazy
-from agentcli.llm.provider import known_providers
-from agentcli.llm.strip_images import without_images
+from agentcli.llm.provider import built_in
 from agentcli.llm.wire_protocol import (
     Endpoint,
     ReplySize,
@@ -45,7 +45,9 @@ class SDKProtocol(ABC):
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
         self._size = ReplySize()
-        self._parts = WireParts(lambda m: self._wire(without_images(m, endpoint.images)))
+        self._parts = WireParts(
+            self._wire if endpoint.images else lambda message: self._wire(_without_images(message))
+        )
         self._client: Any = None
 
     @abstractmethod
@@ -108,8 +110,7 @@ class SDKProtocol(ABC):
             return classify(error.status_code, error.body, error.response.headers, origin)
         wrapped = isinstance(error, self._sdk.APIConnectionError)
         cause = (error.__cause__ if wrapped else None) or error
-        known = known_providers().get(self._endpoint.provider)
-        start = known.start if known else ""
+        start = built_in(self._endpoint.provider).start
         return http_failure(origin, cause, start) or unknown_failure(origin, cause)
 
     def models(self) -> list[str]:
@@ -127,3 +128,13 @@ class SDKProtocol(ABC):
     @property
     def _sdk(self) -> Any:
         return importlib.import_module(self.sdk)
+
+
+def _without_images(message: Message) -> Message:
+    """Return `message` with a note in place of images, so that the model knows there is something
+    it can't see."""
+    count = len(message.image_urls)
+    if not count:
+        return message
+    note = f"[{f'{count} images' if count > 1 else 'an image'} here, which you can't be shown]"
+    return replace(message, content=f"{message.content}\n{note}".strip(), image_urls=())

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 from agentcli.errors import ConfigError, LLMError, LLMErrorKind
 from agentcli.llm.catalog import Catalog
@@ -46,13 +46,6 @@ _NOT_CHARGED = frozenset(LLMErrorKind) - {
     LLMErrorKind.BAD_RESPONSE,
     LLMErrorKind.UNKNOWN,
 }
-_METRICS = (
-    "prompt_tokens",
-    "completion_tokens",
-    "cache_read_tokens",
-    "cache_write_tokens",
-    "reasoning_tokens",
-)
 
 
 @dataclass
@@ -168,7 +161,8 @@ def spent_usd(metrics: Mapping[str, Mapping[str, float | int | None]], catalog: 
         cost = used.get("cost_usd")
         if cost is None:
             require_price(catalog, model)
-            cost = catalog.cost(model, Usage(*(int(used.get(name) or 0) for name in _METRICS)))
+            tokens = {field.name: int(used.get(field.name) or 0) for field in fields(Usage)}
+            cost = catalog.cost(model, Usage(**tokens))
         total += cost or 0.0
     return total
 

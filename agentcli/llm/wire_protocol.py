@@ -36,6 +36,8 @@ _IDLE_S = 600.0
 _MOST_TOKENS = 1_000_000_000
 """Larger token counts are treated as invalid."""
 
+CHECK_ADDRESS = "is the base URL that of the API?"
+
 _LONGEST_ID = 32
 """OpenAI accepts 40 characters; an id repeated in a session gets a few more to tell it apart."""
 
@@ -249,9 +251,7 @@ def parsing_reply() -> Iterator[None]:
         yield
     except _PARSE_ERRORS as error:
         what = f"{type(error).__name__}: {error}"[:200]
-        raise LLMError(
-            LLMErrorKind.BAD_RESPONSE, f"the server sent a garbled answer ({what})"
-        ) from error
+        raise bad_response(f"the server sent a garbled answer ({what})") from error
 
 
 def unknown_failure(origin: str, error: BaseException) -> LLMError:
@@ -314,10 +314,7 @@ def sent_events(lines: Iterable[str]) -> Iterator[Mapping[str, Any]]:
 
 def _check_length(length: int) -> None:
     if length > _LARGEST_EVENT:
-        raise LLMError(
-            LLMErrorKind.BAD_RESPONSE,
-            f"the server sent an event of more than {_LARGEST_EVENT / 1e6:.0f} MB",
-        )
+        raise bad_response(f"the server sent an event of more than {_LARGEST_EVENT / 1e6:.0f} MB")
 
 
 def checked_answer(items: Iterable[StreamItem]) -> Iterator[StreamItem]:
@@ -339,26 +336,25 @@ def checked_answer(items: Iterable[StreamItem]) -> Iterator[StreamItem]:
 def broken_off() -> LLMError:
     """Return the error for a stream without its end mark, which is no answer, however long it
     was."""
-    return LLMError(LLMErrorKind.BAD_RESPONSE, "the answer was cut off before its end")
+    return bad_response("the answer was cut off before its end")
+
+
+def bad_response(message: str, hint: str = "") -> LLMError:
+    return LLMError(LLMErrorKind.BAD_RESPONSE, message, hint=hint)
 
 
 def check_event_stream(content_type: str) -> None:
     if "text/event-stream" not in content_type:
         whole = "json" in content_type
-        raise LLMError(
-            LLMErrorKind.BAD_RESPONSE,
+        raise bad_response(
             f"the server answered with {content_type or 'no content type'} instead of a stream",
-            hint="if the server can't stream, set stream = false for this provider"
+            "if the server can't stream, set stream = false for this provider"
             if whole
-            else "is the base URL that of the API?",
+            else CHECK_ADDRESS,
         )
 
 
 def check_object(data: object) -> Mapping[str, Any]:
     if not isinstance(data, Mapping):
-        raise LLMError(
-            LLMErrorKind.BAD_RESPONSE,
-            "the server answered with something that is not a reply",
-            hint="is the base URL that of the API?",
-        )
+        raise bad_response("the server answered with something that is not a reply", CHECK_ADDRESS)
     return data

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from agentcli.errors import LLMError, LLMErrorKind
 from agentcli.events.progress import ReasoningDelta, TextDelta, ToolCallStarted
 from agentcli.llm.classify import stream_error
 from agentcli.llm.sdk import SDKProtocol
@@ -19,6 +18,7 @@ from agentcli.llm.wire_protocol import (
     Endpoint,
     StillAlive,
     StreamItem,
+    bad_response,
     broken_off,
     dump,
     join_object,
@@ -317,7 +317,7 @@ def _read(events: Iterator[Mapping[str, Any]], provider: str) -> Iterator[Stream
 
 def parse_reply(data: Mapping[str, Any], provider: str) -> Reply:
     if data.get("type") != "message" or not isinstance(data.get("content"), list):
-        raise LLMError(LLMErrorKind.BAD_RESPONSE, "the server sent a reply without a message")
+        raise bad_response("the server sent a reply without a message")
     collected = _Collected(provider, data.get("id") or "", data.get("model") or "")
     for index, block in enumerate(data["content"]):
         for _ in collected.start(index, block):

@@ -5,26 +5,23 @@ Format: https://platform.openai.com/docs/api-reference/chat
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from agentcli.errors import LLMError, LLMErrorKind
 from agentcli.events.progress import ReasoningDelta, TextDelta, ToolCallStarted
 from agentcli.llm.classify import stream_error
-from agentcli.llm.sdk import SDKProtocol
+from agentcli.llm.openai_sdk import OpenAIProtocol, called_function, openai_usage
 from agentcli.llm.wire_protocol import (
     StillAlive,
     StreamItem,
+    bad_response,
     broken_off,
     dump,
     join_object,
     text_of,
-    token_count,
     tool_call,
     unique_calls,
-    wire_arguments,
-    wire_name,
 )
 from agentcli.messages import (
     FinishReason,
@@ -36,7 +33,6 @@ from agentcli.messages import (
     ToolCall,
     ToolChoice,
     ToolSchema,
-    Usage,
 )
 
 _FINISH_REASONS = {
@@ -53,8 +49,8 @@ _FAILED = ("error", "network_error", "insufficient_system_resource")
 _REASONING_FIELDS = ("reasoning_content", "reasoning")
 
 
-class ChatCompletions(SDKProtocol):
-    sdk, client, path = "openai", "OpenAI", "/chat/completions"
+class ChatCompletions(OpenAIProtocol):
+    path = "/chat/completions"
 
     def _read(self, events: Iterator[Mapping[str, Any]]) -> Iterator[StreamItem]:
         return _read(events, self._endpoint.name)
@@ -87,7 +83,7 @@ class ChatCompletions(SDKProtocol):
             ]
             if request.tool_choice is not ToolChoice.AUTO:
                 head["tool_choice"] = request.tool_choice.value
-        return join_object(endpoint.head(head), messages=self._messages(request.messages))
+        return join_object(endpoint.head(head), messages=self._merged(request.messages))
 
     def _parameters(self, tool: ToolSchema) -> Mapping[str, Any]:
         """Return the tool's schema; without `default` for Gemini's endpoint, which refuses it."""
@@ -96,24 +92,13 @@ class ChatCompletions(SDKProtocol):
         result: Mapping[str, Any] = _without_defaults(tool.parameters)
         return result
 
-    def _messages(self, messages: Sequence[Message]) -> bytes:
-        """Merge consecutive user messages. Images of tool results, which tool messages can't hold,
-        follow the results as a user message."""
-        out: list[bytes] = []
-        blocks: list[bytes] = []
-        for message, part in zip(messages, self._parts.of(messages), strict=True):
-            if message.role is Role.USER:
-                blocks.append(part)
-                continue
-            if blocks and message.role is not Role.TOOL:
-                out.append(_user(blocks))
-                blocks = []
-            out.append(part)
-            if message.role is Role.TOOL and message.image_urls and self._endpoint.images:
-                blocks += [dump(block) for block in _images(message)]
-        if blocks:
-            out.append(_user(blocks))
-        return b"[" + b",".join(out) + b"]"
+    def _user(self, blocks: bytes) -> bytes:
+        return b'{"role":"user","content":[' + blocks + b"]}"
+
+    def _following(self, message: Message) -> list[bytes]:
+        """Return the images of a tool's result, which a tool message can't hold."""
+        shown = message.role is Role.TOOL and self._endpoint.images
+        return [dump(block) for block in _images(message)] if shown else []
 
     def _wire(self, message: Message) -> list[dict[str, Any]]:
         if message.role is Role.USER:
@@ -126,14 +111,7 @@ class ChatCompletions(SDKProtocol):
         item: dict[str, Any] = {"role": "assistant", "content": message.content or None}
         if message.tool_calls:
             item["tool_calls"] = [
-                {
-                    "id": call.id,
-                    "type": "function",
-                    "function": {
-                        "name": wire_name(call.name),
-                        "arguments": dump(wire_arguments(call.arguments)).decode(),
-                    },
-                }
+                {"id": call.id, "type": "function", "function": called_function(call)}
                 for call in message.tool_calls
             ]
         data = message.provider_data
@@ -150,10 +128,6 @@ def _without_defaults(schema: Any) -> Any:
             kept.pop("default", None)
         return kept
     return [_without_defaults(item) for item in schema] if isinstance(schema, list) else schema
-
-
-def _user(blocks: list[bytes]) -> bytes:
-    return b'{"role":"user","content":[' + b",".join(blocks) + b"]}"
 
 
 def _images(message: Message) -> list[dict[str, Any]]:
@@ -238,7 +212,7 @@ class _Collected:
         if self.finish is None:
             raise broken_off()
         if self.finish in _FAILED:
-            raise LLMError(LLMErrorKind.BAD_RESPONSE, "the server could not finish the reply")
+            raise bad_response("the server could not finish the reply")
         finish = _FINISH_REASONS.get(self.finish, FinishReason.STOP)
         if self.refusal and not self.text:
             finish = FinishReason.REFUSAL
@@ -248,7 +222,7 @@ class _Collected:
             text="".join(self.text or self.refusal),
             tool_calls=unique_calls(calls, "call_"),
             finish_reason=finish,
-            usage=_usage(self.usage),
+            usage=openai_usage(self.usage, "prompt", "completion"),
             model=self.model,
             response_id=self.id,
             reasoning="".join(self.reasoning),
@@ -283,22 +257,13 @@ def parse_reply(data: Mapping[str, Any], provider: str) -> Reply:
         raise stream_error(error)
     first = next((choice for choice in data["choices"] if not choice.get("index")), None)
     if first is None:
-        raise LLMError(LLMErrorKind.BAD_RESPONSE, "the server sent a reply without a message")
+        raise bad_response("the server sent a reply without a message")
     collected = _Collected(provider, data.get("id") or "", data.get("model") or "")
     for _ in collected.take_delta(first["message"]):
         pass
     collected.finish = first.get("finish_reason")
     collected.usage = data.get("usage")
     return collected.reply()
-
-
-def _usage(usage: object) -> Usage:
-    return Usage(
-        prompt_tokens=token_count(usage, "prompt_tokens"),
-        completion_tokens=token_count(usage, "completion_tokens"),
-        cache_read_tokens=token_count(usage, "prompt_tokens_details", "cached_tokens"),
-        reasoning_tokens=token_count(usage, "completion_tokens_details", "reasoning_tokens"),
-    )
 
 
 PROTOCOL = ChatCompletions

@@ -12,20 +12,16 @@ from typing import Any
 
 from agentcli.events.progress import ReasoningDelta, TextDelta, ToolCallStarted
 from agentcli.llm.classify import stream_error
-from agentcli.llm.sdk import SDKProtocol
+from agentcli.llm.openai_sdk import OpenAIProtocol, called_function, openai_usage
 from agentcli.llm.wire_protocol import (
     StillAlive,
     StreamItem,
     broken_off,
     check_object,
-    dump,
     join_object,
     text_of,
-    token_count,
     tool_call,
     unique_calls,
-    wire_arguments,
-    wire_name,
 )
 from agentcli.messages import (
     FinishReason,
@@ -36,14 +32,13 @@ from agentcli.messages import (
     Role,
     ToolCall,
     ToolChoice,
-    Usage,
 )
 
 _ENDS = ("response.completed", "response.incomplete", "response.failed")
 
 
-class Responses(SDKProtocol):
-    sdk, client, path = "openai", "OpenAI", "/responses"
+class Responses(OpenAIProtocol):
+    path = "/responses"
 
     def _parse(self, data: Mapping[str, Any]) -> Reply:
         return parse_reply(data, self._endpoint.name)
@@ -93,23 +88,10 @@ class Responses(SDKProtocol):
         system = [m.content for m in request.messages if m.role is Role.SYSTEM]
         if system:
             head["instructions"] = "\n\n".join(system)
-        return join_object(self._endpoint.head(head), input=self._input(request.messages))
+        return join_object(self._endpoint.head(head), input=self._merged(request.messages))
 
-    def _input(self, messages: Sequence[Message]) -> bytes:
-        """Return the input items; consecutive user messages become one item."""
-        out: list[bytes] = []
-        blocks: list[bytes] = []
-        for message, part in zip(messages, self._parts.of(messages), strict=True):
-            if message.role is Role.USER:
-                blocks.append(part)
-            elif part:
-                if blocks:
-                    out.append(_user(blocks))
-                    blocks = []
-                out.append(part)
-        if blocks:
-            out.append(_user(blocks))
-        return b"[" + b",".join(out) + b"]"
+    def _user(self, blocks: bytes) -> bytes:
+        return b'{"type":"message","role":"user","content":[' + blocks + b"]}"
 
     def _wire(self, message: Message) -> list[dict[str, Any]]:
         if message.role is Role.SYSTEM:
@@ -127,10 +109,6 @@ class Responses(SDKProtocol):
         return items + [_called(call) for call in message.tool_calls]
 
 
-def _user(blocks: list[bytes]) -> bytes:
-    return b'{"type":"message","role":"user","content":[' + b",".join(blocks) + b"]}"
-
-
 def _content(message: Message) -> list[dict[str, Any]]:
     images = [{"type": "input_image", "image_url": url} for url in message.image_urls]
     return [{"type": "input_text", "text": message.content or " "}, *images]
@@ -142,12 +120,7 @@ def _said(text: str) -> dict[str, Any]:
 
 
 def _called(call: ToolCall) -> dict[str, Any]:
-    return {
-        "type": "function_call",
-        "call_id": call.id,
-        "name": wire_name(call.name),
-        "arguments": dump(wire_arguments(call.arguments)).decode(),
-    }
+    return {"type": "function_call", "call_id": call.id, **called_function(call)}
 
 
 def _with_reasoning(message: Message, items: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -209,7 +182,7 @@ def parse_reply(data: Mapping[str, Any], provider: str) -> Reply:
         text="".join(_text_of(item) for item in messages),
         tool_calls=calls,
         finish_reason=_finish(data, messages, bool(calls)),
-        usage=_usage(data.get("usage")),
+        usage=openai_usage(data.get("usage"), "input", "output"),
         model=data.get("model") or "",
         response_id=data.get("id") or "",
         reasoning="\n\n".join(
@@ -230,15 +203,6 @@ def _finish(
     if parts and all(part.get("type") == "refusal" for part in parts):
         return FinishReason.REFUSAL
     return FinishReason.TOOL_CALLS if called else FinishReason.STOP
-
-
-def _usage(usage: object) -> Usage:
-    return Usage(
-        prompt_tokens=token_count(usage, "input_tokens"),
-        completion_tokens=token_count(usage, "output_tokens"),
-        cache_read_tokens=token_count(usage, "input_tokens_details", "cached_tokens"),
-        reasoning_tokens=token_count(usage, "output_tokens_details", "reasoning_tokens"),
-    )
 
 
 PROTOCOL = Responses

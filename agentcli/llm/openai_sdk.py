@@ -1,0 +1,55 @@
+"""What both wire formats of OpenAI share."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+from agentcli.llm.sdk import SDKProtocol
+from agentcli.llm.wire_protocol import dump, token_count, wire_arguments, wire_name
+from agentcli.messages import Message, Role, ToolCall, Usage
+
+
+class OpenAIProtocol(SDKProtocol):
+    sdk, client = "openai", "OpenAI"
+
+    @abstractmethod
+    def _user(self, blocks: bytes) -> bytes:
+        """Return a message of the user with these content blocks."""
+
+    def _following(self, message: Message) -> list[bytes]:
+        """Return the content blocks of a user message that has to follow `message`."""
+        return []
+
+    def _merged(self, messages: Sequence[Message]) -> bytes:
+        """Return a JSON array of `messages`; consecutive user messages become one."""
+        out: list[bytes] = []
+        blocks: list[bytes] = []
+        for message, part in zip(messages, self._parts.of(messages), strict=True):
+            if message.role is Role.USER:
+                blocks.append(part)
+            elif part:
+                if blocks and message.role is not Role.TOOL:
+                    out.append(self._user(b",".join(blocks)))
+                    blocks = []
+                out.append(part)
+                blocks += self._following(message)
+        if blocks:
+            out.append(self._user(b",".join(blocks)))
+        return b"[" + b",".join(out) + b"]"
+
+
+def called_function(call: ToolCall) -> dict[str, str]:
+    arguments = dump(wire_arguments(call.arguments)).decode()
+    return {"name": wire_name(call.name), "arguments": arguments}
+
+
+def openai_usage(usage: Any, prompt: str, completion: str) -> Usage:
+    """Read a reply's usage; `prompt` and `completion` are the first words of its fields' names."""
+    return Usage(
+        prompt_tokens=token_count(usage, f"{prompt}_tokens"),
+        completion_tokens=token_count(usage, f"{completion}_tokens"),
+        cache_read_tokens=token_count(usage, f"{prompt}_tokens_details", "cached_tokens"),
+        reasoning_tokens=token_count(usage, f"{completion}_tokens_details", "reasoning_tokens"),
+    )
