@@ -11,7 +11,7 @@ from pathlib import Path
 from agentcli.errors import SessionError
 from agentcli.files.private import remove_tree, sync_names
 from agentcli.sessions.file_store import FileStore, kept_elsewhere
-from agentcli.sessions.lock import holder_of
+from agentcli.sessions.lock import holders_of
 from agentcli.sessions.reading import state_or_empty
 from agentcli.sessions.state import State
 from agentcli.sessions.store import Holder, Library
@@ -45,8 +45,7 @@ class FileLibrary(Library):
                 yield folder, state
 
     def holders(self, session_ids: Iterable[str]) -> dict[str, Holder]:
-        probed = ((each, holder_of(self._sessions / each)) for each in session_ids)
-        return {session_id: holder for session_id, holder in probed if holder is not None}
+        return holders_of(self._sessions, session_ids)
 
     def stamps(self) -> Iterable[tuple[str, str]]:
         for folder in self._folders():

@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import socket
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,6 +17,7 @@ from agentcli.sessions.store import Holder, Lock
 from agentcli.sessions.write_faults import writing_to
 
 _FILE = "session.lock"
+_MOST_BYTES = 4096
 
 
 class SessionLock(Lock):
@@ -38,21 +40,13 @@ class SessionLock(Lock):
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            holder = _read_holder(self._fd)
+            holder = parse_holder(os.pread(self._fd, _MOST_BYTES, 0))
             os.close(self._fd)
-            # The holder may not have written its details yet.
-            named = holder.keys() >= {"pid", "host", "since"}
-            who = "process {pid} on {host} since {since}" if named else "another process"
-            raise in_use(folder.name, who.format_map(holder)) from error
-        holder = {
-            "pid": os.getpid(),
-            "host": socket.gethostname(),
-            "since": datetime.now(UTC).isoformat(timespec="seconds"),
-        }
+            raise in_use(folder.name, holder) from error
         # The contents of the file are for people; the lock holds without them.
         with suppress(OSError):
             os.ftruncate(self._fd, 0)
-            os.pwrite(self._fd, json.dumps(holder).encode(), 0)
+            os.pwrite(self._fd, this_process().encode(), 0)
 
     def release(self) -> None:
         os.close(self._fd)
@@ -71,7 +65,7 @@ def holder_of(folder: Path) -> Holder | None:
     except OSError:
         return None
     try:
-        named = _read_holder(fd)
+        named = parse_holder(os.pread(fd, _MOST_BYTES, 0))
         holder = Holder(int(named["pid"]), str(named["host"]))
         # Probing a lock means holding it for a moment; a dead process's lock needs no probing.
         if holder.host == socket.gethostname():
@@ -87,19 +81,35 @@ def holder_of(folder: Path) -> Holder | None:
     return None
 
 
-def in_use(session_id: str, who: str) -> UsageError:
-    """Return the error for a session that another process, `who`, writes to."""
+def holders_of(locks: Path, session_ids: Iterable[str]) -> dict[str, Holder]:
+    """Return the current holder of each session whose folder in `locks` is locked."""
+    probed = ((each, holder_of(locks / each)) for each in session_ids)
+    return {session_id: holder for session_id, holder in probed if holder is not None}
+
+
+def this_process() -> str:
+    """Return this process as the holder of a lock, in JSON."""
+    since = datetime.now(UTC).isoformat(timespec="seconds")
+    return json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "since": since})
+
+
+def parse_holder(text: str | bytes | None) -> dict[str, Any]:
+    """Return what was noted about the holder of a lock; empty if that can't be read."""
+    try:
+        holder = json.loads(text or "{}")
+    except ValueError:
+        return {}
+    return holder if isinstance(holder, dict) else {}
+
+
+def in_use(session_id: str, holder: Mapping[str, Any]) -> UsageError:
+    """Return the error for a session that another process writes to. It may not have noted its
+    details yet."""
+    is_known = holder.keys() >= {"pid", "host", "since"}
+    who = "process {pid} on {host} since {since}" if is_known else "another process"
+    who = who.format_map(holder)
     return UsageError(
         f"session {session_id} is in use by {who}",
         hint=f"to see it: agent sessions show {session_id}; to work on a copy: agent fork "
         f"{session_id}; to send it a message: agent tell {session_id}",
     )
-
-
-def _read_holder(fd: int) -> dict[str, Any]:
-    """Return what the lock file says about the process that holds the lock."""
-    try:
-        holder = json.loads(os.pread(fd, 4096, 0))
-    except ValueError:
-        return {}
-    return holder if isinstance(holder, dict) else {}

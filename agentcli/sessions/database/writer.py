@@ -10,20 +10,17 @@ another one has taken over.
 from __future__ import annotations
 
 import hashlib
-import json
-import os
 import socket
 import sqlite3
 import time
 from abc import abstractmethod
 from collections.abc import Iterable
 from contextlib import ExitStack, suppress
-from datetime import UTC, datetime
 from pathlib import Path
 from threading import Lock as ThreadLock
 from typing import Any, Self
 
-from sqlalchemy import Connection, func, insert, select, text, update
+from sqlalchemy import func, insert, select, text, update
 from sqlalchemy.exc import SQLAlchemyError
 
 from agentcli.errors import SessionError
@@ -31,7 +28,7 @@ from agentcli.files.private import remove_tree
 from agentcli.sessions.database.connection import Database, write_transaction
 from agentcli.sessions.database.rows import event_row, state_columns
 from agentcli.sessions.database.schema import EVENTS, SESSIONS
-from agentcli.sessions.lock import SessionLock, holder_of, in_use
+from agentcli.sessions.lock import SessionLock, holders_of, in_use, parse_holder, this_process
 from agentcli.sessions.state import State
 from agentcli.sessions.store import Holder, Lock
 
@@ -118,14 +115,9 @@ class Writer(Lock):
 
     def _register(self) -> int:
         """Record this process as the newest writer; return its number."""
-        holder = {
-            "pid": os.getpid(),
-            "host": socket.gethostname(),
-            "since": datetime.now(UTC).isoformat(timespec="seconds"),
-        }
         mine = (SESSIONS.c.id == self.session_id) & (SESSIONS.c.user == self.database.user)
         taken = update(SESSIONS).where(mine)
-        taken = taken.values(writer=SESSIONS.c.writer + 1, holder=json.dumps(holder))
+        taken = taken.values(writer=SESSIONS.c.writer + 1, holder=this_process())
         with write_transaction(self._connection):
             if self._connection.execute(taken).rowcount != 1:
                 raise SessionError(
@@ -142,8 +134,8 @@ class _PostgreSQLWriter(Writer):
         while not self._connection.scalar(tried):
             self._connection.commit()
             if time.monotonic() > deadline:
-                holder = _describe(_last_holder(self._connection, self.session_id))
-                raise in_use(self.session_id, holder)
+                wanted = select(SESSIONS.c.holder).where(SESSIONS.c.id == self.session_id)
+                raise in_use(self.session_id, parse_holder(self._connection.scalar(wanted)))
             time.sleep(_RETRY_S)
         self._connection.commit()
 
@@ -155,7 +147,7 @@ class _PostgreSQLWriter(Writer):
 class _SQLiteWriter(Writer):
     def _acquire(self, undo: ExitStack) -> None:
         self._file = _identity(self.database)
-        folder = _lock_folder(self.database, self.session_id)
+        folder = _lock_folder(self.database) / self.session_id
         try:
             folder.parent.mkdir(mode=0o700, exist_ok=True)
             folder.mkdir(mode=0o700, exist_ok=True)
@@ -189,45 +181,24 @@ def open_writer(database: Database, session_id: str) -> Writer:
 def lock_holders(database: Database, session_ids: Iterable[str]) -> dict[str, Holder]:
     """Return the process that holds the lock, for each of these sessions that is locked now."""
     if database.address.path is not None:
-        probed = ((each, holder_of(_lock_folder(database, each))) for each in session_ids)
-        return {session_id: holder for session_id, holder in probed if holder is not None}
+        return holders_of(_lock_folder(database), session_ids)
     with database.reading() as connection:
         locked = {(high << 32) + low for high, low in connection.execute(_SELECT_LOCKS)}
         held = [each for each in session_ids if _key(each) % 2**64 in locked]
         wanted = select(SESSIONS.c.id, SESSIONS.c.holder).where(SESSIONS.c.id.in_(held))
         rows = connection.execute(wanted).all() if held else ()
-    return {session_id: _holder(_parse_holder(holder)) for session_id, holder in rows}
+    return {session_id: _holder(parse_holder(holder)) for session_id, holder in rows}
 
 
 def remove_lock(database: Database, session_id: str) -> None:
     """Remove what is left of the lock of a removed session."""
     if database.address.path is not None:
-        remove_tree(_lock_folder(database, session_id))
-
-
-def _last_holder(connection: Connection, session_id: str) -> dict[str, Any]:
-    holder = connection.scalar(select(SESSIONS.c.holder).where(SESSIONS.c.id == session_id))
-    connection.rollback()
-    return _parse_holder(holder)
-
-
-def _parse_holder(holder: str | None) -> dict[str, Any]:
-    try:
-        named = json.loads(holder or "{}")
-    except ValueError:
-        return {}
-    return named if isinstance(named, dict) else {}
+        remove_tree(_lock_folder(database) / session_id)
 
 
 def _holder(named: dict[str, Any]) -> Holder:
     host = str(named.get("host", "another machine"))
     return Holder(int(named.get("pid", 0)), host, host == socket.gethostname())
-
-
-def _describe(holder: dict[str, Any]) -> str:
-    if holder.keys() >= {"pid", "host", "since"}:
-        return "process {pid} on {host} since {since}".format_map(holder)
-    return "another process"
 
 
 def _key(session_id: str) -> int:
@@ -246,7 +217,7 @@ def _identity(database: Database) -> tuple[int, int] | None:
     return status.st_dev, status.st_ino
 
 
-def _lock_folder(database: Database, session_id: str) -> Path:
+def _lock_folder(database: Database) -> Path:
     path = database.address.path
     assert path is not None
-    return path.with_name(f"{path.name}-locks") / session_id
+    return path.with_name(f"{path.name}-locks")
