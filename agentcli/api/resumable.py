@@ -8,12 +8,13 @@ from pathlib import Path
 from agentcli.agent.replies import ending_of_reply
 from agentcli.app.agent_builder import AgentBuilder
 from agentcli.app.open_session import OpenSession
-from agentcli.app.resume import begun_events
+from agentcli.app.resume import discard_unfinished
 from agentcli.events import Event, Source
 from agentcli.events.actions import MessageAction
 from agentcli.events.live import newest
 from agentcli.events.observations import AgentStateChangedObservation
-from agentcli.sessions.session import Session, Subscriber
+from agentcli.sessions.session import Session as StoredSession
+from agentcli.sessions.session import Subscriber
 
 
 def open_for_task(
@@ -21,12 +22,12 @@ def open_for_task(
     folder: Path,
     task: str,
     is_over: Callable[[AgentStateChangedObservation], bool],
-    subscribers: Callable[[Session], Sequence[Subscriber]],
+    subscribers: Callable[[StoredSession], Sequence[Subscriber]],
 ) -> OpenSession | None:
     """Open the session in `folder`, which need not exist, with its task. Return None if it ended
     before, as `is_over` says of its newest change of state. Raises as AgentBuilder does. Nobody
     typed the task, so files in /tmp that it names are not shown to the session."""
-    events = begun_events(folder)
+    events = discard_unfinished(folder)
     has_task = any(isinstance(e, MessageAction) and e.source is Source.USER for e in events)
     if has_task:
         last = last_state_change(events)

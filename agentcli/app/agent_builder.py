@@ -7,32 +7,25 @@ import socket
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agentcli import __version__
 from agentcli.agent.agent import Agent, Approver
+from agentcli.agent.execute import show_saving
 from agentcli.agent.run_limits import Limits
-from agentcli.app import knowledge, memory, named_paths
-from agentcli.app.asking import asking
+from agentcli.app import knowledge, named_paths
 from agentcli.app.budget import limits_of, require_prices
-from agentcli.app.checkpoints import policy_and_checkpointer
+from agentcli.app.checkpoints import build_checkpointer
 from agentcli.app.checks.requirement_spec import RequirementSpec
-from agentcli.app.checks.requirements import requirements
+from agentcli.app.checks.requirements import RequirementChecker
 from agentcli.app.configuration.keys import stored_keys
 from agentcli.app.delegation.agents import KnownAgents, agents_of
 from agentcli.app.delegation.child_parent import ApproverFactory, Parent
 from agentcli.app.delegation.child_role import ChildRole, tools_allowed
 from agentcli.app.delegation.lazy_children import LazyChildren
-from agentcli.app.editor import ask_editor
-from agentcli.app.hooks import (
-    NO_PROJECT_HOOKS,
-    HookContext,
-    ProjectHooks,
-    free_environment,
-    session_hooks,
-)
-from agentcli.app.judge import ask_judge
+from agentcli.app.hooks import NO_PROJECT_HOOKS, ProjectHooks, session_hooks
 from agentcli.app.open_session import OpenSession, close_session
 from agentcli.app.policy.parts import PolicyParts
 from agentcli.app.policy.session_policy import SessionPolicy, check_rules
@@ -44,7 +37,8 @@ from agentcli.app.resume import (
     stored_schemas,
 )
 from agentcli.app.sandbox import Containment
-from agentcli.app.tool_context import tool_context
+from agentcli.app.side_models import SideModels, check_memory
+from agentcli.app.tool_context import ask_with, tool_context
 from agentcli.app.tool_servers import report_servers, session_tools, start_servers
 from agentcli.app.workspace_warnings import NameFolders, with_named_folders
 from agentcli.events import Source
@@ -59,8 +53,6 @@ from agentcli.files.written_places import written_places
 from agentcli.hooks.session_hooks import SessionHooks
 from agentcli.interrupts import shield
 from agentcli.knowledge.knowledge import Knowledge
-from agentcli.knowledge.notes import Notes
-from agentcli.knowledge.workspace_facts import WorkspaceFacts
 from agentcli.llm.registry import Providers
 from agentcli.llm.roles import Roles
 from agentcli.logs import log_to
@@ -76,7 +68,6 @@ from agentcli.settings import Settings
 from agentcli.system import programs
 from agentcli.system.homes import state_home, user_home
 from agentcli.tools.base import Tool, ToolContext
-from agentcli.tools.collection import ToolCollection
 
 if TYPE_CHECKING:
     from agentcli.mcp.servers import ToolServers
@@ -87,9 +78,7 @@ class Prepared:
     """The parts of a session that depend on settings, checked before the session exists. `notices`
     are for the user."""
 
-    folder: Path
     redactor: Redactor
-    registry: Providers
     models: Roles
     containment: Containment
     notices: Sequence[str]
@@ -132,18 +121,21 @@ class AgentBuilder:
     def home(self) -> Path:
         return state_home(self.environ)
 
-    def registry(self, learn: Callable[[str], None] = lambda key: None) -> Providers:
-        """Return the providers; `learn` is called with each key that will be used."""
+    def registry(self, redactor: Redactor | None = None) -> Providers:
+        """Return the providers; `redactor` learns each key that will be used."""
         kept = stored_keys(self.environ)
         exported = {name: value for name, value in self.environ.items() if value}
-        return Providers(
+        redactor = redactor or Redactor()
+        registry = Providers(
             self.settings.providers,
             {**kept.values, **exported},
-            learn,
+            redactor.learn,
             key_fault=kept.fault,
             connect_timeout_s=self.settings.llm.connect_s,
             read_timeout_s=max(self.settings.llm.first_byte_s, self.settings.llm.gap_s) + 5,
         )
+        redactor.learn(*registry.keys())
+        return registry
 
     def prepare(self, folder: Path | None = None) -> Prepared:
         """Prepare a new session, in `folder` if given, before anything of it is on disk. Raises
@@ -161,9 +153,9 @@ class AgentBuilder:
         """Create a new session, in `folder` if given. Raises ConfigError if there is no model,
         SessionError if the session can't be written; then nothing of it is left."""
         ready = ready or self.prepare(folder)
-        with ExitStack() as undo, writing_to(ready.folder):
+        with ExitStack() as undo, writing_to(ready.containment.session_folder):
             with shield():
-                session = Session.create(ready.folder)
+                session = Session.create(ready.containment.session_folder)
                 undo.callback(close_session, session, fresh=True)
             _subscribe(session, subscribers)
             servers = start_servers(ready.containment, session, ready.redactor.learn, undo)
@@ -219,7 +211,7 @@ class AgentBuilder:
             report_servers(opened)
             opened.begin(resumed=True)
             if not has_message:
-                opened.knowledge.recall(session)
+                opened.knowledge.inform(session)
             undo.pop_all()
         return opened
 
@@ -229,17 +221,21 @@ class AgentBuilder:
         """Prepare the session in `folder`, which need not exist yet. `before` are the folders it
         could write to when it was left. Raises ConfigError."""
         redactor = Redactor(masked_values(self.environ))
-        registry = self.registry(redactor.learn)
-        redactor.learn(*registry.keys())
-        models = Roles.of(self.settings, registry, model)
-        models.chain("main").warm_up()
-        require_prices(self.settings, models, state, self._budget(state))
-        memory.check(self.settings, models)
+        registry = self.registry(redactor)
+        models = self._models(registry, model, state)
+        check_memory(self.settings, models)
         containment = self._containment(folder, registry, before)
         containment.require_named_folders()
         rules = check_rules(self.settings, self.environ, self.workspace)
-        notices = (*rules, *containment.notices())
-        return Prepared(folder, redactor, registry, models, containment, notices)
+        return Prepared(redactor, models, containment, (*rules, *containment.notices()))
+
+    def _models(self, registry: Providers, model: str, state: State) -> Roles:
+        """Return the models by role, `model` as the main one. Raises ConfigError if it can't be
+        asked, or if there is a budget and no way to tell what is spent."""
+        models = Roles.of(self.settings, registry, model)
+        models.chain("main").warm_up()
+        require_prices(self.settings, models, state, self._budget(state))
+        return models
 
     def _system_text(self, ready: Prepared) -> str:
         text = knowledge.system_text(
@@ -265,30 +261,41 @@ class AgentBuilder:
         if self.role is None:
             log_to(session.folder / "log", session.redact, whole=programs.is_own_process())
         main = models.chain("main")
-        context = tool_context(
-            self.settings, self.workspace, self.home, session, containment, main.model
-        )
+        context = tool_context(session, containment, main.model)
         notes = knowledge.add_knowledge_tools(
             context, session, self.settings, ready.redactor, containment.scope.home
         )
         level = self.role.level if self.role else session.state.delegate_level
         agents = self.agents(level)
-        tools = self._tools(ready, session, context, servers, agents, stored)
+        allows = tools_allowed(self.role, stored, session.state)
+        tools = session_tools(
+            self.settings,
+            context,
+            servers,
+            main.model,
+            lambda every: agents.offered([*every, *self.more_tools], allows),
+        )
         schemas = stored_schemas(stored) if stored else tools.schemas()
-        hooks = self.hooks(session, containment)
         limits = self.limits(session.state)
-        judge = ask_judge(models, session, limits)
-        context.ask_editor = ask_editor(models, session, limits, self.settings.model.output_tokens)
-        place = (self.settings, self.environ, self.workspace)
-        parts = PolicyParts(*place, containment.sandbox, tools, context, judge)
-        policy, checkpointer = policy_and_checkpointer(parts, session, agents.changes_files)
-        known = self._knowledge(notes, containment)
+        side_models = SideModels(self.settings, models, session, limits)
+        context.ask_editor = side_models.merge_edit
+        of_session = (session, containment, tools, context)
+        policy = SessionPolicy(PolicyParts(*of_session, self.settings.agent, side_models.judge))
+        policy.begin()
+        context.judge_url = policy.judge_url
+        checkpointer = None
+        if self.settings.agent.checkpoints:
+            changes = (policy.files_to_keep, agents.changes_files)
+            checkpointer = build_checkpointer(session, tools, context, *changes)
+            policy.use_coverage(partial(checkpointer.coverage, show_saving(session)))
+        known = knowledge.build_knowledge(containment, notes)
+        ways = (self.make_approver, self._for_child)
+        parent = Parent(*ways, session, containment, policy, limits, level)
+        hooks = session_hooks(containment, self.project_hooks)
         model = self.settings.model
-        of_user = (containment.settings, self.make_approver, self._for_child)
-        parent = Parent(*of_user, session, containment, policy, limits, level)
         agent = Agent(
             llm=main,
-            memory=memory.build_memory(self.settings, models, schemas, session, limits),
+            memory=side_models.memory(schemas),
             tools=tools,
             schemas=schemas,
             policy=policy,
@@ -298,10 +305,10 @@ class AgentBuilder:
             checkpointer=checkpointer,
             git=context.git,
             hooks=hooks,
-            requirements=requirements(self.settings.run, containment, session, checkpointer),
+            requirements=RequirementChecker(containment, checkpointer),
             children=LazyChildren(parent, agents) if tools.has("delegate") else None,
             save_rule=policy.save_rule,
-            recall=_after_message(known, context),
+            inform=_after_message(known, context),
             last_notes=knowledge.last_notes(schemas, self.settings),
             max_output_tokens=model.output_tokens,
             effort=model.effort or None,
@@ -311,25 +318,6 @@ class AgentBuilder:
         notices = (*ready.notices, *agents.notices)
         return OpenSession(session, agent, context, known, policy, hooks, notices, servers=servers)
 
-    def _tools(
-        self,
-        ready: Prepared,
-        session: Session,
-        context: ToolContext,
-        servers: ToolServers | None,
-        agents: KnownAgents,
-        stored: SystemMessageAction | None,
-    ) -> ToolCollection:
-        """Return the tools that the session may use; `stored` has those it had, if it continues."""
-        allows = tools_allowed(self.role, stored, session.state)
-        return session_tools(
-            self.settings,
-            context,
-            servers,
-            ready.models.chain("main").model,
-            lambda every: agents.offered([*every, *self.more_tools], allows),
-        )
-
     def _approver(
         self, policy: SessionPolicy, context: ToolContext, session: Session
     ) -> Approver | None:
@@ -338,19 +326,12 @@ class AgentBuilder:
             return None
         approver = self.make_approver(policy, context.files.current_text)
         if self.role is None:
-            context.ask_user = asking(approver, session)
+            context.ask_user = ask_with(approver, session)
         return approver
 
     def agents(self, level: int = 0) -> KnownAgents:
         """Return the agents that a session with `level` sessions above it may delegate to."""
         return agents_of(self.settings, self.environ, self.project_agents, level)
-
-    def _knowledge(self, notes: Notes | None, containment: Containment) -> Knowledge:
-        def facts() -> WorkspaceFacts:
-            environment, scope = containment.environment, containment.scope
-            return WorkspaceFacts(self.workspace, environment, scope.may_read)
-
-        return knowledge.build_knowledge(self.settings, self.environ, self.workspace, notes, facts)
 
     def _for_child(
         self, role: ChildRole, settings: Settings, make_approver: ApproverFactory | None
@@ -361,24 +342,17 @@ class AgentBuilder:
     def use_model(self, opened: OpenSession, name: str) -> None:
         """Have the model `name` answer from the next request on, with the effort in these settings.
         Raises ConfigError if it can't be asked."""
-        session = opened.session
+        session, agent = opened.session, opened.agent
         assert isinstance(session.redact, Redactor)
-        registry = self.registry(session.redact.learn)
-        session.redact.learn(*registry.keys())
-        models = Roles.of(self.settings, registry, name)
+        models = self._models(self.registry(session.redact), name, session.state)
         chain = models.chain("main")
-        chain.warm_up()
-        require_prices(self.settings, models, session.state, self._budget(session.state))
-        agent = opened.agent
-        limits = self.limits(session.state)
-        parts = (self.settings, models, agent.schemas, session, limits)
-        opened.policy.use_judge(ask_judge(models, session, limits))
-        most = self.settings.model.output_tokens
-        opened.context.ask_editor = ask_editor(models, session, limits, most)
+        side_models = SideModels(self.settings, models, session, self.limits(session.state))
+        opened.policy.use_judge(side_models.judge)
+        opened.context.ask_editor = side_models.merge_edit
         opened.agent = replace(
             agent,
             llm=chain,
-            memory=memory.build_memory(*parts),
+            memory=side_models.memory(agent.schemas),
             prefix=PrefixCheck(),
             effort=self.settings.model.effort or None,
         )
@@ -392,48 +366,47 @@ class AgentBuilder:
                 )
             )
 
+    def containment(
+        self,
+        folder: Path,
+        workspace: Path | None = None,
+        registry: Providers | None = None,
+        *,
+        attended: bool = False,
+    ) -> Containment:
+        """Return what contains commands in `workspace` (None: the builder's) of the session in
+        `folder`, which need not exist yet. `attended`: a user can be asked."""
+        return Containment(
+            self.settings,
+            self.environ,
+            workspace or self.workspace,
+            self.home,
+            folder,
+            (registry or self.registry()).key_variables(),
+            attended,
+        )
+
     def _containment(
         self, folder: Path, registry: Providers, before: Sequence[str] | None = None
     ) -> Containment:
         """Return the containment of the session in `folder`, which could write to `before` when it
         was left. Raises ConfigError if nothing can enforce its access scope."""
-        containment = Containment(
-            self._with_named_folders(before),
-            self.environ,
-            self.workspace,
-            self.home,
-            folder,
-            registry.key_variables(),
-            attended=self.make_approver is not None,
-            tmp=self.role.tmp if self.role else None,
-        )
+        usual = self.containment(folder, None, registry, attended=self.make_approver is not None)
+        home, ask = user_home(self.environ), self.name_folders
+        settings = with_named_folders(self.settings, self.workspace, home, before, ask)
+        programs.distrust(settings.sandbox.writable)
+        tmp = self.role.tmp if self.role else None
+        containment = replace(usual, settings=settings, tmp=tmp)
         _ = containment.sandbox
         return containment
-
-    def _with_named_folders(self, before: Sequence[str] | None) -> Settings:
-        home = user_home(self.environ)
-        settings = with_named_folders(
-            self.settings, self.workspace, home, before, self.name_folders
-        )
-        programs.distrust(settings.sandbox.writable)
-        return settings
-
-    def hooks(self, session: Session, containment: Containment) -> SessionHooks | None:
-        context = HookContext(
-            self.workspace,
-            session.folder,
-            containment.sandbox,
-            free_environment(self.environ, containment.keys, session.id),
-            containment.environment,
-        )
-        return session_hooks(self.settings, context, self.project_hooks)
 
     def compacting_hooks(self, session: Session, registry: Providers) -> SessionHooks | None:
         """Return the hooks for compacting a session that is not at work."""
         if not self.settings.hooks.PreCompact:
             return None
         (session.folder / "tmp").mkdir(mode=0o700, exist_ok=True)
-        return self.hooks(session, self._containment(session.folder, registry, before=()))
+        containment = self._containment(session.folder, registry, before=())
+        return session_hooks(containment, self.project_hooks)
 
     def limits(self, state: State) -> Limits:
         return limits_of(self.settings, self._budget(state))
@@ -486,7 +459,7 @@ def _after_message(known: Knowledge, context: ToolContext) -> Callable[[Session]
 
     def follow(session: Session) -> None:
         named_paths.show_newest(session, context)
-        known.recall(session)
+        known.inform(session)
 
     return follow
 

@@ -29,7 +29,7 @@ def build_browser(session: Session, containment: Containment, outputs: OutputFol
             folder / "inside",
             environ,
             tmp=folder / "tmp",
-            own=[containment.home],
+            agent_files=[containment.agent_home],
             confined=True,
         )
         return replace(sandbox, scope=scope, network=False, once=False)

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agentcli.agent.agent import Hooks
-from agentcli.app import memory as session_memory
 from agentcli.app.open_session import OpenSession
 from agentcli.app.resume import stored_schemas
+from agentcli.app.side_models import SideModels
 from agentcli.errors import SessionError
 from agentcli.events import Source
 from agentcli.events.actions import CondensationAction, SystemMessageAction
@@ -48,8 +48,7 @@ def compact(
     use; ConfigError if there is no model to ask.
     """
     redactor = Redactor()
-    registry = builder.registry(redactor.learn)
-    redactor.learn(*registry.keys())
+    registry = builder.registry(redactor)
     with Session.open(folder) as session:
         session.redact = redactor
         hooks = None if preview else builder.compacting_hooks(session, registry)
@@ -83,7 +82,7 @@ def _stored(builder: AgentBuilder, registry: Providers, session: Session) -> Mem
     schemas = stored_schemas(stored) if stored else ()
     models = Roles.of(builder.settings, registry, session.state.model)
     limits = builder.limits(session.state)
-    return session_memory.build_memory(builder.settings, models, schemas, session, limits)
+    return SideModels(builder.settings, models, session, limits).memory(schemas)
 
 
 def _told(action: CondensationAction | None, redact: Callable[[Any], Any]) -> Compaction:

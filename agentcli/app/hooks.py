@@ -5,15 +5,16 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from agentcli.app.configuration.places import user_file
+from agentcli.app.sandbox import Containment
 from agentcli.hooks.runner import HOOK_MARK, HookRunner
 from agentcli.hooks.session_hooks import Hook, SessionHooks
 from agentcli.sandbox.selection import Sandbox
-from agentcli.settings import HookSettings, Settings
+from agentcli.settings import HookSettings
 from agentcli.system.programs import distrusted, sanitize_environment
 
 FOLDER = ".agent/hooks"
@@ -35,32 +36,19 @@ class ProjectHooks:
 NO_PROJECT_HOOKS = ProjectHooks()
 
 
-@dataclass(frozen=True)
-class HookContext:
-    """Where a session's hooks run. `environ` is the user's environment without keys of models;
-    `contained` is the part of it that commands have."""
-
-    workspace: Path
-    session_folder: Path
-    sandbox: Sandbox
-    environ: Mapping[str, str]
-    contained: Mapping[str, str]
-
-
-def session_hooks(
-    settings: Settings, context: HookContext, project_hooks: ProjectHooks
-) -> SessionHooks | None:
+def session_hooks(containment: Containment, project_hooks: ProjectHooks) -> SessionHooks | None:
     """Return the hooks of a session; None if there are none, or inside a hook: a hook that runs an
     agent must not make that agent run the hook again."""
-    by_event = {name: getattr(settings.hooks, name) for name in type(settings.hooks).model_fields}
-    if HOOK_MARK in context.environ or not any(by_event.values()):
+    hooks = containment.settings.hooks
+    by_event = {name: getattr(hooks, name) for name in type(hooks).model_fields}
+    if HOOK_MARK in containment.environ or not any(by_event.values()):
         return None
-    free = HookRunner(
-        context.workspace, sanitize_environment(context.environ, distrusted()).environ
-    )
-    readable = [folder for folder in [_own_folder(context.environ)] if folder.is_dir()]
-    held = HookRunner(context.workspace, context.contained, _showing(context.sandbox, readable))
-    copy = _Copy(context, project_hooks)
+    workspace, sandbox = containment.workspace, containment.sandbox
+    free = HookRunner(workspace, _free_environment(containment))
+    own = user_file(containment.environ).with_name("hooks")
+    shown = _showing(sandbox, [own]) if own.is_dir() else sandbox
+    held = HookRunner(workspace, containment.environment, shown)
+    copy = _Copy(containment, project_hooks)
 
     def bound(event: str, hook: HookSettings) -> Hook:
         told = hook.command, hook.matcher, hook.timeout_s
@@ -70,32 +58,32 @@ def session_hooks(
 
     return SessionHooks(
         {event: [bound(event, hook) for hook in hooks] for event, hooks in by_event.items()},
-        str(context.workspace),
+        str(workspace),
     )
 
 
-def free_environment(
-    environ: Mapping[str, str], secret_names: Collection[str], session_id: str
-) -> dict[str, str]:
-    """Return the user's environment without keys of models."""
-    kept = {name: value for name, value in environ.items() if name not in secret_names}
-    return {**kept, "AGENT_SESSION_ID": session_id}
+def _free_environment(containment: Containment) -> Mapping[str, str]:
+    """Return the environment of hooks outside the sandbox: the user's, without keys of models."""
+    environ, keys = containment.environ, containment.keys
+    kept = {name: value for name, value in environ.items() if name not in keys}
+    marked = {**kept, "AGENT_SESSION_ID": containment.session_folder.name}
+    return sanitize_environment(marked, distrusted()).environ
 
 
 class _Copy:
     """A copy of the project's hook files as they were trusted, where only the agent can write. The
     sandbox hides the originals in the workspace: commands may have changed them."""
 
-    def __init__(self, context: HookContext, project_hooks: ProjectHooks) -> None:
+    def __init__(self, containment: Containment, project_hooks: ProjectHooks) -> None:
         self._project_hooks = project_hooks
-        self._workspace = context.workspace
-        self._folder = context.session_folder / "hooks"
+        self._workspace = containment.workspace
+        self._folder = containment.session_folder / "hooks"
         self._made = False
-        environment = {**context.contained, COPY_VARIABLE: str(self._folder)}
-        sandbox = _showing(context.sandbox, [self._folder])
+        environment = {**containment.environment, COPY_VARIABLE: str(self._folder)}
+        sandbox = _showing(containment.sandbox, [self._folder])
         if project_hooks.files:
-            sandbox = _hiding(sandbox, context.workspace / FOLDER)
-        self.runner = HookRunner(context.workspace, environment, sandbox)
+            sandbox = _hiding(sandbox, self._workspace / FOLDER)
+        self.runner = HookRunner(self._workspace, environment, sandbox)
 
     def command(self, command: str) -> str:
         """Return `command` with paths to the project's hook files replaced by those of the copy.
@@ -125,10 +113,6 @@ class _Copy:
             path.write_bytes(data)
             path.chmod(0o500 if name in self._project_hooks.runnable else 0o400)
         self._made = True
-
-
-def _own_folder(environ: Mapping[str, str]) -> Path:
-    return user_file(environ).with_name("hooks")
 
 
 def _showing(sandbox: Sandbox, folders: list[Path]) -> Sandbox:

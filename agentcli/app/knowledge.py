@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from agentcli.agent.prompts import PromptFacts, PromptManager, SandboxFacts
 from agentcli.app.configuration.places import skill_folders, user_file
 from agentcli.app.configuration.trust import is_trusted
+from agentcli.app.sandbox import Containment
 from agentcli.errors import UsageError
 from agentcli.events import Event
 from agentcli.events.actions import MessageAction
@@ -36,32 +37,31 @@ def add_knowledge_tools(
 ) -> Notes | None:
     """Give tools access to the notes and to the search over earlier sessions, if these are enabled.
     Returns the notes."""
-    home = session.folder.parents[1]
-    notes = None
+    agent_home = session.folder.parents[1]
     if settings.agent.notes:
-        notes = notes_on(
-            context.workspace, home, user_home, lambda text: redactor.text(text) != text
+        context.notes = notes_on(
+            context.workspace, agent_home, user_home, lambda text: redactor.text(text) != text
         )
-        context.notes = notes
     if settings.knowledge.session_search:
 
         def search_sessions(query: str) -> str:
             from agentcli.sessions.search.excerpts import excerpts
 
-            return excerpts(home, query, session.id, redactor)
+            return excerpts(agent_home, query, session.id, redactor)
 
         context.search_sessions = search_sessions
-    return notes
+    return context.notes
 
 
 def notes_on(
     workspace: Path,
-    home: Path,
+    agent_home: Path,
     user_home: Path,
     is_secret: Callable[[str], bool] = lambda text: False,
 ) -> Notes:
-    """Return the notes that a session in `workspace` gets and may change; `home` is the agent's."""
-    return Notes(project_folder(home, project_of(workspace, user_home)), home, is_secret)
+    """Return the notes that a session in `workspace` gets and may change."""
+    project = project_folder(agent_home, project_of(workspace, user_home))
+    return Notes(project, agent_home, is_secret)
 
 
 def project_of(workspace: Path, user_home: Path) -> Path:
@@ -76,27 +76,22 @@ def project_of(workspace: Path, user_home: Path) -> Path:
     return data.parent if data.name == ".git" else data
 
 
-def build_knowledge(
-    settings: Settings,
-    environ: Mapping[str, str],
-    workspace: Path,
-    notes: Notes | None,
-    start_facts: Callable[[], WorkspaceFacts],
-) -> Knowledge:
-    """Build the knowledge of a session in `workspace`."""
+def build_knowledge(containment: Containment, notes: Notes | None) -> Knowledge:
+    """Build the knowledge of the session whose commands run in `containment`."""
+    environ, settings = containment.environ, containment.settings.knowledge
 
-    def trusted(folder: Path) -> bool:
-        return is_trusted(environ, folder)
+    def facts() -> WorkspaceFacts:
+        may_read = containment.scope.may_read
+        return WorkspaceFacts(containment.workspace, containment.environment, may_read)
 
-    user_folder = user_file(environ).parent
     return Knowledge(
-        workspace,
-        settings.knowledge,
-        start_facts,
-        user_folder,
+        containment.workspace,
+        settings,
+        facts,
+        user_file(environ).parent,
         notes,
-        trusted,
-        skill_folders(settings.knowledge, environ),
+        lambda folder: is_trusted(environ, folder),
+        skill_folders(settings, environ),
     )
 
 
@@ -120,7 +115,7 @@ def check_call(known: Knowledge, message: str) -> None:
 
 def system_text(
     settings: Settings,
-    home: Path,
+    agent_home: Path,
     model: str,
     sandbox: SandboxFacts | None,
     *,
@@ -137,5 +132,5 @@ def system_text(
         text_tools=provider is not None and provider.tool_format == "text",
         sandbox=sandbox,
     )
-    manager = PromptManager(expanded(own) if own else None, home / "prompts")
+    manager = PromptManager(expanded(own) if own else None, agent_home / "prompts")
     return manager.system_text(facts)

@@ -89,7 +89,7 @@ class OpenSession:
         self.session.emit_group(events)
         self.fresh = False
         named_paths.show(named, self.session, self.context)
-        self.knowledge.recall(self.session)
+        self.knowledge.inform(self.session)
 
     def require(self, required: RequirementSpec | None) -> None:
         """Record what is required of the work that is left, unless it is required already."""

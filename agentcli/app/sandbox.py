@@ -41,7 +41,7 @@ class Containment:
     settings: Settings
     environ: Mapping[str, str]
     workspace: Path
-    home: Path
+    agent_home: Path
     """The agent's state: sessions and what it remembers."""
     session_folder: Path
     keys: Collection[str]
@@ -55,8 +55,8 @@ class Containment:
     def scope(self) -> AccessScope:
         """What the session may access. Raises ConfigError if a folder to write to does not exist,
         or is one of the agent's own."""
-        kept_in = library_of(self.home).places
-        places = [self.home, *_settings_places(self.environ), *kept_in]
+        kept_in = library_of(self.agent_home).places
+        places = [self.agent_home, *_settings_places(self.environ), *kept_in]
         writable = [_folder(name) for name in self.settings.sandbox.writable]
         writable += [TMP] if self.settings.sandbox.share_tmp else []
         for folder in (self.workspace, *writable):
@@ -66,7 +66,7 @@ class Containment:
             self.workspace,
             self.environ,
             writable=writable,
-            own=[*places, *_led_to(places, self.workspace)],
+            agent_files=[*places, *_led_to(places, self.workspace)],
             readable=[
                 self.session_folder / OUTPUTS,
                 *self.lent,
@@ -82,7 +82,9 @@ class Containment:
     def sandbox(self) -> Sandbox:
         """The sandbox for commands. Raises ConfigError if none works and one is required."""
         wanted = self.settings.sandbox
-        chosen = choose_sandbox(wanted.layer, self.scope, network=wanted.network, cache=self.home)
+        chosen = choose_sandbox(
+            wanted.layer, self.scope, network=wanted.network, cache=self.agent_home
+        )
         security = self.settings.security
         chosen = replace(chosen, host_ports=host_ports(security.allow, security.deny))
         if chosen.contains or self.attended or wanted.layer == NO_LAYER:

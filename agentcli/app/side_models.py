@@ -1,43 +1,112 @@
-"""Asks one question of a model in another role than the main one, outside the conversation."""
+"""Models in other roles than the main one, which are asked outside the conversation."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from agentcli.events import Event, LLMMetrics
-from agentcli.events.observations import AttemptsAbandonedObservation
-from agentcli.messages import Message, Reply, Request
+from agentcli.errors import LLMError, LLMErrorKind
+from agentcli.events import Event, LLMMetrics, Progress
+from agentcli.events.observations import (
+    AttemptsAbandonedObservation,
+    RiskJudgedObservation,
+    TextMergedObservation,
+)
+from agentcli.events.progress import Status
+from agentcli.llm.catalog import Catalog
+from agentcli.memory.building import ModelNames, build_memory
+from agentcli.memory.memory import Memory
+from agentcli.messages import Message, Reply, Request, ToolSchema
+from agentcli.sessions.session import Session
+from agentcli.settings import Settings
 
 if TYPE_CHECKING:
     from agentcli.agent.run_limits import Limits
     from agentcli.llm.roles import Roles
-    from agentcli.sessions.session import Session
+
+_MOST_JUDGE_TOKENS = 1_024
+"""Enough for one line, and for the reasoning before it."""
 
 
-def ask_role(
-    models: Roles, session: Session, limits: Limits, role: str, prompt: str, most_tokens: int
-) -> tuple[Reply, LLMMetrics]:
-    """Return the reply of the model in `role`, and its cost for the caller to record. Raises
-    LLMError."""
-    chain = models.chain(role)
-    chain.begin_turn()
-    request = Request(
-        messages=[Message.user_message(prompt)],
-        tools=(),
-        max_output_tokens=most_tokens,
-        session_id=session.id,
-        budget_usd=limits.left_usd(session.state),
+@dataclass(frozen=True)
+class SideModels:
+    """Asks the models of a session that judge risks, merge edits and sum up. The session records
+    what that costs, and `limits` bounds it."""
+
+    settings: Settings
+    models: Roles
+    session: Session
+    limits: Limits
+
+    def judge(self, prompt: str) -> str:
+        """Return how risky an action is, in the judge's words. Raises LLMError."""
+        reply = self._answer("judge", "judging the risk", prompt, _MOST_JUDGE_TOKENS)
+        cost = LLMMetrics.of(reply, "judge")
+        self.session.emit(RiskJudgedObservation(content=reply.text, llm_metrics=cost))
+        return reply.text
+
+    def merge_edit(self, prompt: str) -> str:
+        """Return the lines into which the editor merged the sketch of an edit. Raises LLMError."""
+        most = self.settings.model.output_tokens
+        reply = self._answer("editor", "merging an edit", prompt, most)
+        self.session.emit(TextMergedObservation(llm_metrics=LLMMetrics.of(reply, "editor")))
+        if reply.finish_reason == "length":
+            raise LLMError(LLMErrorKind.BAD_RESPONSE, "its answer was cut off")
+        return reply.text
+
+    def memory(self, schemas: tuple[ToolSchema, ...]) -> Memory:
+        """Build the session's memory, which has older work summed up. Raises ConfigError for
+        settings that are not possible."""
+        names, catalog = _names(self.settings, self.models), Catalog(self.settings.prices)
+        memory = self.settings.memory
+        return build_memory(memory, schemas, names, catalog, self._sum_up, self.session.emit)
+
+    def _answer(self, role: str, doing: str, prompt: str, most_tokens: int) -> Reply:
+        request = Request([Message.user_message(prompt)], (), max_output_tokens=most_tokens)
+        return self._complete(role, doing, request, lambda progress: None)
+
+    def _sum_up(self, request: Request, unrecorded_usd: float) -> Reply:
+        def quietly(progress: Progress) -> None:
+            # The agent must not seem to say what the summariser writes.
+            if isinstance(progress, Status):
+                self.session.notify(progress)
+
+        return self._complete(
+            "condenser", "summing up older work", request, quietly, unrecorded_usd
+        )
+
+    def _complete(
+        self,
+        role: str,
+        doing: str,
+        request: Request,
+        notify: Callable[[Progress], None],
+        unrecorded_usd: float = 0.0,
+    ) -> Reply:
+        session, chain = self.session, self.models.chain(role)
+        session.notify(Status("thinking", doing))
+        chain.begin_turn()
+        left = self.limits.left_usd(session.state)
+        left = None if left is None else left - unrecorded_usd
+        asked = replace(request, session_id=session.id, budget_usd=left)
+        return chain.complete(asked, notify, self._record_costs)
+
+    def _record_costs(self, event: Event) -> Event:
+        """Record only what is about money: the session's state and model follow the main role."""
+        is_cost = isinstance(event, AttemptsAbandonedObservation)
+        return self.session.emit(event) if is_cost else event
+
+
+def check_memory(settings: Settings, models: Roles) -> None:
+    """Raise ConfigError for settings of the memory that are not possible."""
+    build_memory(settings.memory, (), _names(settings, models), Catalog(settings.prices), None)
+
+
+def _names(settings: Settings, models: Roles) -> ModelNames:
+    return ModelNames(
+        models.chain("main").model,
+        models.chain("condenser").model,
+        settings.model.output_tokens,
+        settings.model.context_tokens,
     )
-    reply = chain.complete(request, lambda progress: None, costs_only(session))
-    return reply, LLMMetrics.of(reply, role)
-
-
-def costs_only(session: Session) -> Callable[[Event], Event]:
-    """Return what records the events of a chain in another role: only those about money, because
-    the session's state and model follow the main role."""
-
-    def record(event: Event) -> Event:
-        return session.emit(event) if isinstance(event, AttemptsAbandonedObservation) else event
-
-    return record

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from agentcli.agent.agent import Approver
 from agentcli.app import git_watch, named_paths
 from agentcli.app.resume import last_exports, last_folder
 from agentcli.app.sandbox import CHECK_FOLDER, Containment
-from agentcli.events import Event
-from agentcli.events.live import live
+from agentcli.events import Event, Source
+from agentcli.events.actions import AskUserAction, MessageAction
+from agentcli.events.live import live, newest_first
 from agentcli.files.output_folder import OutputFolder
 from agentcli.files.private import remove_tree
 from agentcli.files.tracking import FileTracker
 from agentcli.files.written_places import add_written_places
+from agentcli.interrupts import pause_countdown
 from agentcli.llm.image_limits import image_limits
 from agentcli.sessions.session import Session
-from agentcli.settings import Settings
+from agentcli.sessions.state import AgentState
 from agentcli.shell.python import PythonInterpreter
 from agentcli.shell.shell import Shell
 from agentcli.tools.base import ToolContext
@@ -26,21 +29,14 @@ _SHELL, _PYTHON = "shell", "python"
 """Folders of a session for the pipes of its interpreters; useless once those have ended."""
 
 
-def tool_context(
-    settings: Settings,
-    workspace: Path,
-    home: Path,
-    session: Session,
-    containment: Containment,
-    model: str,
-) -> ToolContext:
-    """Build the context of a session's tools. `home` is the agent's; `model` is the one whose image
-    limits apply."""
-    sandbox = containment.sandbox
+def tool_context(session: Session, containment: Containment, model: str) -> ToolContext:
+    """Build the context of a session's tools. `model` is the one whose image limits apply."""
+    settings, sandbox = containment.settings.tools, containment.sandbox
+    workspace, agent_home = containment.workspace, session.folder.parents[1]
     if sandbox.contains:
-        add_written_places(home, containment.scope.writable)
-    outputs = OutputFolder(session.outputs, settings.tools.max_outputs_mb * 1_000_000)
-    max_chars = settings.tools.max_output_chars
+        add_written_places(agent_home, containment.scope.writable)
+    outputs = OutputFolder(session.outputs, settings.max_outputs_mb * 1_000_000)
+    max_chars = settings.max_output_chars
     files = FileTracker(workspace, sandbox.view, session.outputs)
     past = live(session.events)
     for event in past:
@@ -50,9 +46,9 @@ def tool_context(
         workspace=workspace,
         outputs=outputs,
         files=files,
-        shell=_shell(workspace, session, containment, past, outputs, max_chars),
+        shell=_shell(session, containment, past, outputs),
         python=PythonInterpreter(
-            workspace=workspace,
+            cwd=str(workspace),
             env=containment.environment,
             scratch=_private(session.folder / _PYTHON),
             outputs=outputs,
@@ -64,18 +60,18 @@ def tool_context(
         image_limits=image_limits(model),
         past=session.events,
         page_limits=PageLimits(
-            seconds=settings.tools.fetch_s,
-            max_bytes=round(settings.tools.fetch_mb * 1_000_000),
+            seconds=settings.fetch_s,
+            max_bytes=round(settings.fetch_mb * 1_000_000),
             open_ports=sandbox.host_ports,
-            proxied=settings.tools.fetch_by_proxy,
+            proxied=settings.fetch_by_proxy,
         ),
     )
-    if settings.tools.enable_browsing:
+    if settings.enable_browsing:
         from agentcli.app.browser import build_browser
 
         context.browser = build_browser(session, containment, outputs)
     named_paths.restore(past, context)
-    context.git = git_watch.start(context, sandbox, home, session)
+    context.git = git_watch.start(context, sandbox, agent_home, session)
     return context
 
 
@@ -86,25 +82,20 @@ def remove_scratch(session: Session) -> None:
 
 
 def _shell(
-    workspace: Path,
-    session: Session,
-    containment: Containment,
-    past: Sequence[Event],
-    outputs: OutputFolder,
-    max_chars: int,
+    session: Session, containment: Containment, past: Sequence[Event], outputs: OutputFolder
 ) -> Shell:
     """Return a shell in the folder and with the variables that `past` commands left."""
-    sandbox, env = containment.sandbox, containment.environment
-    full = containment.full_environment
+    sandbox, workspace = containment.sandbox, str(containment.workspace)
+    env, full = containment.environment, containment.full_environment
     exports, not_restored = last_exports(past, sandbox.layer, env)
     return Shell(
-        cwd=last_folder(past, str(workspace), sandbox.layer) or str(workspace),
+        cwd=last_folder(past, workspace, sandbox.layer) or workspace,
         env=env,
         full_env=full.environ,
         withheld_environment=full.left_out,
         scratch=_private(session.folder / _SHELL),
         outputs=outputs,
-        max_chars=max_chars,
+        max_chars=containment.settings.tools.max_output_chars,
         sandbox=sandbox,
         exports=exports,
         first_notes=not_restored,
@@ -114,3 +105,30 @@ def _shell(
 def _private(folder: Path) -> Path:
     folder.mkdir(mode=0o700, exist_ok=True)
     return folder
+
+
+def ask_with(approver: Approver, session: Session) -> Callable[[str, Sequence[str]], str | None]:
+    """Return a function that asks the user. In the meantime the session counts as waiting: if that
+    is cut off, the question stays open and is asked again, unless the user says something else
+    first."""
+
+    def ask(question: str, options: Sequence[str]) -> str | None:
+        if _has_spoken(session):
+            return None
+        session.change_state(AgentState.AWAITING_USER_CONFIRMATION)
+        with pause_countdown():
+            answer = approver.answer(question, options)
+        session.change_state(AgentState.RUNNING)
+        return answer
+
+    return ask
+
+
+def _has_spoken(session: Session) -> bool:
+    """Whether the user has said something since the newest question."""
+    for event in newest_first(session.events):
+        if isinstance(event, AskUserAction):
+            return False
+        if isinstance(event, MessageAction) and event.source is Source.USER:
+            return True
+    return False

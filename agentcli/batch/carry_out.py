@@ -186,7 +186,7 @@ def _checked(
     tell(Activity(f"check: {order.task.check}"))
     containment = builder.containment(folder)
     check = Check(order.task.check, containment.sandbox, containment.environment)
-    done = check.run(place.workspace, place.own)
+    done = check.run(place.workspace, place.private_folder)
     tail = Redactor(masked_values(builder.environ))(done.tail)
     shown = {**done.as_dict(), "duration_s": round(done.duration_s, 3), "tail": tail}
     return CheckOutcome.model_validate(shown)

@@ -9,7 +9,7 @@ from pathlib import Path
 from agentcli.app.agent_builder import AgentBuilder
 from agentcli.app.checks.check import Check, CheckResult
 from agentcli.app.copies import ScratchCopy, moved
-from agentcli.app.sandbox import TMP_FOLDER, Containment
+from agentcli.app.sandbox import TMP_FOLDER
 from agentcli.sandbox.selection import BUBBLEWRAP, Sandbox
 
 
@@ -21,15 +21,7 @@ def checked_copy(
     path (`pip install -e`) and scripts that contain it use the copy. Raises what `Check.run`
     raises."""
     (copy.own / TMP_FOLDER).mkdir(mode=0o700, exist_ok=True)
-    containment = Containment(
-        builder.settings,
-        builder.environ,
-        copy.workspace,
-        builder.home,
-        copy.own,
-        builder.registry().key_variables(),
-        attended=False,
-    )
+    containment = builder.containment(copy.own, copy.workspace)
     sandbox, folder = containment.sandbox, copy.workspace
     scope = sandbox.scope
     sandbox = replace(sandbox, scope=replace(scope, readable=(*scope.readable, *copy.lent)))

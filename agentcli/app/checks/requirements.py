@@ -6,8 +6,8 @@ its events: a run that was cut off continues where it was.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from agentcli.agent.ending import Ending
@@ -20,49 +20,25 @@ from agentcli.events.actions import MessageAction
 from agentcli.events.live import newest, newest_first
 from agentcli.events.progress import Status
 from agentcli.events.requirements import RequirementJudgedObservation
-from agentcli.evidence.values import Evidence
 from agentcli.sessions.session import Session
 from agentcli.sessions.state import AgentState
-from agentcli.settings import RunSettings
 
 if TYPE_CHECKING:
     from agentcli.app.checks.check import CheckResult
 
-RunCheck = Callable[[str, Callable[[str], None]], "CheckResult"]
-"""Runs a command in the workspace, contained like those of the session."""
 _REMINDERS = 1
 """How often the model gets another chance to run the tests, or to fix its answer."""
 _NO_FIT = 7
 _MOST_TOLD = 3
 
 
-def requirements(
-    settings: RunSettings,
-    containment: Containment,
-    session: Session,
-    checkpointer: Checkpointer | None,
-) -> RequirementChecker:
-    """Build the requirements of a session whose commands run in `containment`."""
-
-    def run_check(command: str, on_output: Callable[[str], None]) -> CheckResult:
-        from agentcli.app.checks.check import Check
-
-        held = (containment.sandbox, containment.environment)
-        check = Check(command, *held, settings.check_timeout_s)
-        try:
-            return check.run(containment.scope.workspace, session.folder, on_output)
-        finally:
-            if checkpointer is not None:
-                checkpointer.may_have_changed()
-
-    return RequirementChecker(run_check)
-
-
+@dataclass(frozen=True)
 class RequirementChecker:
-    """See `Requirements` in `agentcli.agent.agent`."""
+    """Checks the work of a session whose commands run in `containment`. See `Requirements` in
+    `agentcli.agent.agent`."""
 
-    def __init__(self, run_check: RunCheck) -> None:
-        self._run_check = run_check
+    containment: Containment
+    checkpointer: Checkpointer | None
 
     def apply(self, session: Session, ending: Ending) -> bool:
         return bool(session.state.required) and ending.exit_code == 0 and ending.is_over
@@ -90,12 +66,21 @@ class RequirementChecker:
 
     def _checked(self, session: Session, command: str) -> CheckResult | AgentError:
         """Return the result of the check, or why it could not be run."""
-        status = Status("checking", command)
+        from agentcli.app.checks.check import Check
+
+        containment, status = self.containment, Status("checking", command)
+        sandbox, limit_s = containment.sandbox, containment.settings.run.check_timeout_s
+        check = Check(command, sandbox, containment.environment, limit_s)
         session.notify(status)
         try:
-            return self._run_check(command, lambda output: session.notify(status))
+            return check.run(
+                containment.workspace, session.folder, lambda output: session.notify(status)
+            )
         except (UsageError, ConfigError) as error:
             return error
+        finally:
+            if self.checkpointer is not None:
+                self.checkpointer.may_have_changed()
 
     def _again(self, session: Session, command: str, retries: int) -> Ending | None:
         """After a failed check: end the turn, or tell the model to go on."""
@@ -135,13 +120,10 @@ def _passed_already(events: Sequence[Event]) -> bool:
 
 
 def _missing_in(events: Sequence[Event]) -> str:
+    """Return what evidence is missing; "" if none is."""
     from agentcli.evidence.fold import evidence_of
 
-    return _missing(evidence_of(events))
-
-
-def _missing(evidence: Evidence) -> str:
-    """Return what evidence is missing; "" if none is."""
+    evidence = evidence_of(events)
     newest = evidence.newest
     of = f" (`{newest.command}`)" if newest is not None else ""
     match evidence.status:

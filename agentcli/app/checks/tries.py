@@ -54,14 +54,15 @@ class TryCopy:
 @dataclass(frozen=True)
 class Judgement:
     """What a try did in its copy: the snapshots before (`base`) and after (`tree`), and how many
-    files and lines it changed. `check` is None if no check was asked for."""
+    files and lines it changed. `check` is None if no check was asked for. Without snapshots, the
+    try was not judged."""
 
-    base: str
-    tree: str
-    files: int
-    added: int
-    removed: int
-    check: CheckResult | None
+    base: str = ""
+    tree: str = ""
+    files: int = 0
+    added: int = 0
+    removed: int = 0
+    check: CheckResult | None = None
 
     @property
     def lines(self) -> int:

@@ -20,13 +20,13 @@ from agentcli.security.trust import (
     COMMAND_FOLDER,
     HOOK_FOLDER,
     PROJECT_CONFIG,
-    SKILL_FOLDERS,
     TOOL_SERVERS,
     Fingerprint,
     TrustState,
     TrustStore,
     fingerprint,
 )
+from agentcli.settings import PROJECT_SKILL_FOLDERS
 from agentcli.system.homes import state_home
 
 Answer = Literal["yes", "no", "never"]
@@ -156,7 +156,7 @@ def _left_out(found: Fingerprint) -> str:
         "commands": any(name.startswith(f"{COMMAND_FOLDER}/") for name in found.files),
         "agents": any(name.startswith(f"{AGENT_FOLDER}/") for name in found.files),
         "tool servers": TOOL_SERVERS in found.files,
-        "skills with scripts": any(name.startswith(SKILL_FOLDERS) for name in found.files),
+        "skills with scripts": any(name.startswith(PROJECT_SKILL_FOLDERS) for name in found.files),
         "settings": PROJECT_CONFIG in found.files,
     }
     *most, last = [kind for kind, is_there in kinds.items() if is_there] or ["files"]

@@ -49,7 +49,6 @@ class Parent:
     """The session that delegates. `make_approver` None: nobody can be asked; `level`: how many
     sessions are above it."""
 
-    settings: Settings
     make_approver: ApproverFactory | None
     builder_for: BuilderFor
     session: Session

@@ -13,7 +13,7 @@ from agentcli.app.delegation.child_parent import ChildBuilder
 from agentcli.app.delegation.child_report import has_task, is_over
 from agentcli.app.delegation.parallel_turns import MainThreadCalls
 from agentcli.app.open_session import OpenSession
-from agentcli.app.resume import begun_events
+from agentcli.app.resume import discard_unfinished
 from agentcli.errors import AgentError
 from agentcli.events import Action, Event, Progress, Risk, Source
 from agentcli.events.actions import AgentDelegateAction, MessageAction
@@ -102,7 +102,7 @@ class ChildRun:
         def subscribers(session: Session) -> list[Subscriber]:
             return [Follower(session, given.action.id, notify)]
 
-        events = begun_events(given.folder)
+        events = discard_unfinished(given.folder)
         if not events:
             opened = builder.create(subscribers, folder=given.folder)
         elif not has_task(events, given.key):
@@ -115,7 +115,7 @@ class ChildRun:
             task = MessageAction(content=given.action.task, source=Source.USER, delegated=given.key)
             opened.session.emit(task)
             opened.fresh = False
-            opened.knowledge.recall(opened.session)
+            opened.knowledge.inform(opened.session)
         return opened
 
 

@@ -46,7 +46,7 @@ class Children:
     def runs_beside_others(self, action: AgentDelegateAction) -> bool:
         """Whether the child only reads and there are no hooks, as these need the main thread."""
         agent = self._agents.known.get(action.agent)
-        hooks = self._parent.settings.hooks
+        hooks = self._parent.containment.settings.hooks
         has_hooks = any(getattr(hooks, event) for event in type(hooks).model_fields)
         return agent is not None and self._agents.reads_only(agent) and not has_hooks
 
@@ -131,7 +131,7 @@ class Children:
         share = None if left is None else left / max(1, len(delegations))
         runs = [self._child(each, share) for each in delegations]
         if len(runs) > 1:
-            run_in_parallel(runs, self._parent.settings.delegation.side_by_side)
+            run_in_parallel(runs, self._parent.containment.settings.delegation.side_by_side)
             for index, run in enumerate(runs):
                 if _ended_by(run, MAX_BUDGET):
                     # The others may not have used up their shares.
@@ -175,7 +175,9 @@ class Children:
                 return ChildApprover(asks(policy, current_text), role.definition.name, main_thread)
 
         model, mode = parent.session.state.model, parent.policy.mode
-        return parent.builder_for(role, role.settings(parent.settings, model, mode), ask)
+        return parent.builder_for(
+            role, role.settings(parent.containment.settings, model, mode), ask
+        )
 
     def _left_usd(self, delegations: Sequence[Delegation]) -> float | None:
         """Return what the parent may still spend, less what these children have spent but not

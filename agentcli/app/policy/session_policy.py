@@ -10,12 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from agentcli.app.configuration.places import rules_file
 from agentcli.app.policy.parts import PolicyParts
 from agentcli.events import Action
 from agentcli.events.observations import DecisionObservation
+from agentcli.files.access_scope import Coverage
 from agentcli.git.repository_changes import snapshot_repository_config
 from agentcli.settings import Settings
 
@@ -35,7 +36,7 @@ def check_rules(settings: Settings, environ: Mapping[str, str], workspace: Path)
 
 
 class SessionPolicy:
-    """Judges the actions of a session. Its rules have been checked before."""
+    """Judges the actions of a session; see FullPolicy. Its rules have been checked before."""
 
     def __init__(self, parts: PolicyParts) -> None:
         self._parts = parts
@@ -43,14 +44,18 @@ class SessionPolicy:
     @property
     def mode(self) -> str:
         """The approval mode, which says what runs unasked."""
-        return self._parts.settings.agent.approval
+        return self._parts.agent.approval
 
     def begin(self) -> None:
         """Record the state of the repository as the session begins."""
-        snapshot_repository_config(self._parts.workspace, self._parts.repository)
+        snapshot_repository_config(self._parts.containment.workspace, self._parts.repository)
 
     def decide(self, action: Action, grants: Sequence[str]) -> DecisionObservation:
         return self._full.policy.decide(action, grants)
+
+    def judge_url(self, url: str) -> Literal["allow", "ask", "deny"]:
+        """Decide about an address that another one redirects to."""
+        return self._full.judge_url(url)
 
     def grant_for(self, action: Action) -> str:
         return self._full.policy.grant_for(action)
@@ -63,21 +68,25 @@ class SessionPolicy:
 
     def set_mode(self, mode: str) -> None:
         """Set what runs unasked from the next action on. The sandbox stays as it is."""
-        settings = self._parts.settings
-        agent = settings.agent.model_copy(update={"approval": mode})
-        self._parts = replace(self._parts, settings=settings.model_copy(update={"agent": agent}))
+        agent = self._parts.agent.model_copy(update={"approval": mode})
+        self._parts = replace(self._parts, agent=agent)
         self.reload()
 
-    def use_judge(self, ask: Callable[[str], str]) -> None:
-        """Use `ask` from now on to have the risk of an action judged."""
-        self._parts = replace(self._parts, ask_judge=ask)
+    def use_judge(self, judge: Callable[[str], str]) -> None:
+        """Have `judge` rate the risk of actions from now on."""
+        self._parts = replace(self._parts, judge=judge)
+        self.reload()
+
+    def use_coverage(self, coverage: Callable[[], Coverage]) -> None:
+        """Let run unasked what `coverage` says that checkpoints can bring back."""
+        self._parts = replace(self._parts, coverage=coverage)
         self.reload()
 
     def reload(self) -> None:
         """Rebuild the policy on next use, as saved rules or parts have changed."""
         self.__dict__.pop("_full", None)
 
-    def to_keep(self, action: Action) -> list[Path]:
+    def files_to_keep(self, action: Action) -> list[Path]:
         """Return files that checkpoints leave out but should hold, as `action` names them."""
         coverage = self._parts.coverage()
         return (

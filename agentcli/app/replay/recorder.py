@@ -47,8 +47,8 @@ def write_recording(
     """Write the session to `target`, with secrets masked. `start` is the snapshot it began with; if
     empty, its first one. `hooked` is as in the copy, and `containment` is the session's. Returns
     notes for people. Raises SessionError."""
-    environ, home = containment.environ, containment.home
-    with replay_copy_of_session(home, environ, record, start, hooked=hooked) as copy:
+    environ, agent_home = containment.environ, containment.agent_home
+    with replay_copy_of_session(agent_home, environ, record, start, hooked=hooked) as copy:
         writer = _Recorder(copy, containment, redactor, target)
         try:
             lines = list(writer.lines(record))

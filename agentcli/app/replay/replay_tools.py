@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from agentcli.app.agent_builder import AgentBuilder
 from agentcli.app.replay.replay_copy import ReplayCopy
 from agentcli.app.sandbox import Containment
 from agentcli.app.tool_context import remove_scratch, tool_context
@@ -33,13 +34,11 @@ _TICK_S = 0.02
 
 @dataclass(frozen=True)
 class ReplayContext:
-    """The conditions for doing a session again. `home` is the agent's, `keys` are variables that no
-    command sees, and `own` are the user's patterns for what differs by itself."""
+    """The conditions for doing a session again: `settings` are those for its calls, and `own` are
+    the user's patterns for what differs by itself."""
 
+    builder: AgentBuilder
     settings: Settings
-    environ: Mapping[str, str]
-    home: Path
-    keys: Collection[str]
     redactor: Redactor
     own: Patterns
 
@@ -69,14 +68,9 @@ def _contained(
         # Rules could open ports of the machine.
         "security": settings.security.model_copy(update={"allow": [], "deny": []}),
     }
-    containment = Containment(
-        settings.model_copy(update=parts),
-        context.environ,
-        copy.workspace,
-        context.home,
-        folder,
-        context.keys,
-        attended=False,
+    containment = replace(
+        context.builder.containment(folder, copy.workspace),
+        settings=settings.model_copy(update=parts),
         lent=[Path(copy.root) / path for path in copy.lent],
     )
     if not containment.sandbox.contains:
@@ -96,14 +90,7 @@ class ReplayTools:
         started: SessionStartedObservation,
         system: SystemMessageAction | None,
     ) -> None:
-        self._context = context = tool_context(
-            containment.settings,
-            containment.workspace,
-            session.folder.parents[1],
-            session,
-            containment,
-            started.model,
-        )
+        self._context = context = tool_context(session, containment, started.model)
         self._ending = ExitStack()
         self._ending.callback(remove_scratch, session)
         if context.git is not None:

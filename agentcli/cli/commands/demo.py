@@ -13,17 +13,13 @@ import tempfile
 from pathlib import Path
 from typing import Annotated
 
-from agentcli.app.agent_builder import AgentBuilder
-from agentcli.app.configuration.places import resolve_workspace
-from agentcli.app.open_session import OpenSession
-from agentcli.app.sandbox import Containment
 from agentcli.cli.builders import builder_for
 from agentcli.cli.flags import Flags
 from agentcli.cli.options import option
-from agentcli.cli.running.outcome import OutcomeReporter
+from agentcli.cli.running.new_session import NewSession
 from agentcli.cli.running.work import work
 from agentcli.errors import ConfigError, UsageError
-from agentcli.system.programs import find_program, user_environ
+from agentcli.system.programs import find_program
 
 _FILES = Path(__file__).parents[2] / "demo"
 _TASK = "A test fails here. Find out why and fix it."
@@ -64,8 +60,9 @@ def demo(
         yolo=not contained,
         no_sandbox=not contained,
         assignments=[_PACE] if paced else None,
+        no_stdin=not sys.stdin.isatty(),
     )
-    code = work(flags, _Demo())
+    code = work(flags, NewSession(_TASK, flags))
     if code == 0:
         code = _show_outcome(repository)
     return code
@@ -88,25 +85,9 @@ def _show_outcome(repository: Path) -> int:
 
 def _is_contained(repository: Path) -> bool:
     """Return whether a sandbox works here for what the demo runs."""
-    environ = user_environ()
     builder = builder_for(repository)
     folder = builder.home / "sessions" / "demo"
-    keys = builder.registry().key_variables()
-    containment = Containment(
-        builder.settings, environ, repository, builder.home, folder, keys, attended=True
-    )
-    return containment.sandbox.contains
-
-
-class _Demo:
-    def workspace(self, folder: str | None) -> Path:
-        return resolve_workspace(folder)
-
-    def open(self, builder: AgentBuilder, outcome: OutcomeReporter) -> OpenSession:
-        opened = builder.create(outcome.subscribers)
-        with opened.closed_on_failure():
-            opened.say(_TASK)
-        return opened
+    return builder.containment(folder, attended=True).sandbox.contains
 
 
 def _make_repository(folder: Path | None) -> Path:

@@ -21,7 +21,6 @@ from agentcli.app.replay.replay_copy import (
     replay_copy_of_session,
 )
 from agentcli.app.replay.replay_tools import ReplayContext
-from agentcli.app.sandbox import Containment
 from agentcli.cli.builders import builder_for, redactor
 from agentcli.cli.places import here, named_file
 from agentcli.cli.sessions.selector import selected
@@ -128,6 +127,7 @@ def _has_hooks(builder: AgentBuilder) -> bool:
 
 def _context(source: Source, builder: AgentBuilder) -> ReplayContext:
     settings = builder.settings
+    own = [re.compile(pattern) for pattern in settings.replay.normalisers]
     if isinstance(source, Recording):
         # The result for a recording must not depend on the settings of whoever verifies it.
         try:
@@ -135,14 +135,7 @@ def _context(source: Source, builder: AgentBuilder) -> ReplayContext:
         except ValueError as error:
             kept = ", ".join(f"{key} = {value!r}" for key, value in source.header.settings.items())
             raise SessionError(f"the settings of the recording are not valid: {kept}") from error
-    return ReplayContext(
-        settings=settings,
-        environ=builder.environ,
-        home=builder.home,
-        keys=builder.registry().key_variables(),
-        redactor=redactor(),
-        own=[re.compile(pattern) for pattern in builder.settings.replay.normalisers],
-    )
+    return ReplayContext(builder, settings, redactor(), own)
 
 
 def _as_json(name: str, found: Verification) -> dict[str, object]:
@@ -203,15 +196,7 @@ def record(
 ) -> None:
     """Write the recording and report it. `start` is the snapshot that the session began with; if
     empty, the session's first one is used. Raises SessionError."""
-    containment = Containment(
-        builder.settings,
-        builder.environ,
-        builder.workspace,
-        builder.home,
-        session.folder,
-        builder.registry().key_variables(),
-        attended=True,
-    )
+    containment = builder.containment(session.folder, attended=True)
     place = target.parent.resolve() / target.name
     with working("writing the recording"):
         hooked = _has_hooks(builder)

@@ -16,7 +16,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
-from agentcli.app.sandbox import Containment
 from agentcli.app.server_plans import server_plans
 from agentcli.cli.builders import builder_for
 from agentcli.cli.options import Json, argument
@@ -44,10 +43,7 @@ def try_servers(
         raise UsageError("there are no tool servers here", hint="agent mcp add --help")
     with TemporaryDirectory(prefix="agent-mcp-") as folder:
         (Path(folder) / "tmp").mkdir(mode=0o700)
-        keys = builder.registry().key_variables()
-        containment = Containment(
-            builder.settings, builder.environ, here(), builder.home, Path(folder), keys, True
-        )
+        containment = builder.containment(Path(folder), attended=True)
         plans = [
             plan
             for plan in server_plans(builder.settings, containment)
