@@ -154,7 +154,7 @@ class Agent:
     requirements: Requirements | None = None
     children: Children | None = None
     """None if nothing can be delegated."""
-    recall: Callable[[Session], None] = lambda session: None
+    inform: Callable[[Session], None] = lambda session: None
     """Records the knowledge that the newest messages of the user call for."""
     last_notes: Callable[[Sequence[Event]], MessageAction | None] = lambda events: None
     """Returns what to tell the model before the conversation is condensed, if anything."""

@@ -34,5 +34,5 @@ def deliver_queued(agent: Agent, session: Session, delivery: inbox.Delivery) -> 
                 delivered = True
         inbox.remove(session.folder, message.id)
     if delivered:
-        agent.recall(session)
+        agent.inform(session)
     return delivered

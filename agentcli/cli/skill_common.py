@@ -12,7 +12,8 @@ from agentcli.cli.places import here
 from agentcli.errors import UsageError
 from agentcli.knowledge.instructions import repository_root
 from agentcli.knowledge.knowledge import read_skills
-from agentcli.knowledge.skills import PROJECT_FOLDERS, Skill, Skills
+from agentcli.knowledge.skills import Skill, Skills
+from agentcli.settings import PROJECT_SKILL_FOLDERS
 from agentcli.system.programs import user_environ
 
 ProjectFlag = Annotated[
@@ -34,7 +35,7 @@ def target_folder(*, project: bool) -> Path:
     require_outside_session(user_environ(), "no session may add or remove skills")
     if project:
         root = repository_root(here())
-        folder = root / PROJECT_FOLDERS[0]
+        folder = root / PROJECT_SKILL_FOLDERS[0]
         if not folder.resolve().is_relative_to(root.resolve()):
             raise UsageError(f"{folder} leads out of the project")
         return folder

@@ -25,13 +25,13 @@ from agentcli.knowledge.instructions import (
     find_instructions,
     repository_root,
 )
-from agentcli.knowledge.skills import PROJECT_FOLDERS, Skill, Skills, TaskCall, load_skills
+from agentcli.knowledge.skills import Skill, Skills, TaskCall, load_skills
 from agentcli.knowledge.tagging import digest, wrap_in_tag
 from agentcli.knowledge.workspace_facts import WorkspaceFacts, ascii_safe
+from agentcli.settings import PROJECT_SKILL_FOLDERS, KnowledgeSettings
 
 if TYPE_CHECKING:
     from agentcli.knowledge.notes import Notes
-    from agentcli.settings import KnowledgeSettings
 
 WORKSPACE: Literal["workspace_context"] = "workspace_context"
 KNOWLEDGE: Literal["knowledge"] = "knowledge"
@@ -102,42 +102,33 @@ class _AlreadyShown:
                 self.texts.add(str(item.get("digest")))
 
 
+@dataclass
 class Knowledge:
     """Adds knowledge to one session. What was shown already is read from the session's events, each
-    of which is looked at only once."""
+    of which is looked at only once.
 
-    def __init__(
-        self,
-        workspace: Path,
-        settings: KnowledgeSettings,
-        start_facts: Callable[[], WorkspaceFacts],
-        user_folder: Path | None = None,
-        notes: Notes | None = None,
-        trusted: Callable[[Path], bool] = lambda folder: True,
-        skill_folders: Sequence[Path] = (),
-    ) -> None:
-        """`start_facts` starts gathering facts from git and the like. `user_folder` holds the
-        user's AGENTS.md, if not None; `skill_folders` are the user's too. `trusted` says whether
-        scripts that come with a project's folder may take effect."""
-        self._workspace = workspace
-        self._settings = settings
-        # Escaped as in the recorded events, so that the two can be compared.
-        self._place = ascii_safe(str(workspace))
-        self._start_facts = start_facts
-        self._user_folder = user_folder
-        self._saved_notes = notes
-        self._trusted = trusted
-        self._skill_folders = skill_folders
-        self._facts: WorkspaceFacts | None = None
-        self._skills: Skills | None = None
-        self._file_notices: list[str] = []
-        self._shown = _AlreadyShown()
-        self._taken = 0
+    `start_facts` starts gathering facts from git and the like. `user_folder` holds the user's
+    AGENTS.md, if not None; `skill_folders` are the user's too. `trusted` says whether scripts that
+    come with a project's folder may take effect.
+    """
+
+    workspace: Path
+    settings: KnowledgeSettings
+    start_facts: Callable[[], WorkspaceFacts]
+    user_folder: Path | None = None
+    notes: Notes | None = None
+    trusted: Callable[[Path], bool] = lambda folder: True
+    skill_folders: Sequence[Path] = ()
+    _facts: WorkspaceFacts | None = field(default=None, init=False)
+    _skills: Skills | None = field(default=None, init=False)
+    _file_notices: list[str] = field(default_factory=list, init=False)
+    _shown: _AlreadyShown = field(default_factory=_AlreadyShown, init=False)
+    _taken: int = field(default=0, init=False)
 
     def begin(self, events: Sequence[Event]) -> None:
         """Start gathering the workspace facts in the background if the session needs them."""
         if self._facts is None and self._is_new_to(self._shown_in(events)):
-            self._facts = self._start_facts()
+            self._facts = self.start_facts()
 
     def check(self, message: str) -> None:
         """Check a call of a task. Raises ValueError that names the inputs missing in `message`."""
@@ -146,7 +137,7 @@ class Knowledge:
             if call is not None and call.missing:
                 raise ValueError(_usage(call))
 
-    def recall(self, session: SessionLike) -> None:
+    def inform(self, session: SessionLike) -> None:
         """Record what the model must be told now: after a message of the user, or when a session
         is resumed. Does nothing when there is nothing new."""
         shown = self._shown_in(session.events)
@@ -184,6 +175,11 @@ class Knowledge:
         self._taken = len(events)
         return self._shown
 
+    @property
+    def _place(self) -> str:
+        """The workspace, escaped as in the recorded events, so that the two can be compared."""
+        return ascii_safe(str(self.workspace))
+
     def _is_new_to(self, shown: _AlreadyShown) -> bool:
         # Sessions of earlier versions did not record the workspace.
         return shown.workspaces.isdisjoint({"", self._place})
@@ -191,18 +187,18 @@ class Knowledge:
     def _known_skills(self) -> Skills:
         if self._skills is None:
             self._skills = read_skills(
-                self._workspace, self._settings, self._skill_folders, self._trusted
+                self.workspace, self.settings, self.skill_folders, self.trusted
             )
         return self._skills
 
     def _first_items(self, shown: _AlreadyShown) -> Iterator[KnowledgeItem]:
-        facts = self._facts or self._start_facts()
+        facts = self._facts or self.start_facts()
         self._facts = None
         yield KnowledgeItem("facts", "workspace", facts.text())
         found = Instructions()
-        if self._settings.instructions:
-            more = self._settings.more_files
-            found = find_instructions(self._workspace, self._user_folder, more)
+        if self.settings.instructions:
+            more = self.settings.more_files
+            found = find_instructions(self.workspace, self.user_folder, more)
         self._file_notices = found.notices
         of_user = [file for file in found.files if file.of_user]
         of_project = [file for file in found.files if not file.of_user]
@@ -220,14 +216,14 @@ class Knowledge:
     def _notices(self) -> list[str]:
         """Return the pending notices for the user and clear them."""
         sources = [self._file_notices]
-        sources += [of.notices for of in (self._skills, self._saved_notes) if of is not None]
+        sources += [of.notices for of in (self._skills, self.notes) if of is not None]
         notices = [notice for source in sources for notice in source]
         for source in sources:
             source.clear()
         return notices
 
     def _notes(self) -> Iterator[KnowledgeItem]:
-        for notes in self._saved_notes.recalled() if self._saved_notes else ():
+        for notes in self.notes.shown() if self.notes else ():
             text = wrap_in_tag("notes", notes.text, file=notes.name)
             yield KnowledgeItem("notes", notes.name, f"{notes.head}\n{text}")
 
@@ -261,7 +257,11 @@ def read_skills(
     root = repository_root(workspace)
     skills = load_skills(
         skill_folders,
-        [(at / name, root) for at in dict.fromkeys((workspace, root)) for name in PROJECT_FOLDERS],
+        [
+            (at / name, root)
+            for at in dict.fromkeys((workspace, root))
+            for name in PROJECT_SKILL_FOLDERS
+        ],
         settings.disabled_microagents,
         trusted,
     )

@@ -78,7 +78,7 @@ class NotesChange:
 
 
 @dataclass(frozen=True)
-class RecalledNotes:
+class ShownNotes:
     """What a session is shown of a file of notes: our `head`, and the notes as `text`."""
 
     name: str
@@ -115,7 +115,7 @@ class Notes:
         """Return the path of the file, whether or not it exists."""
         return self._folders[target] / FILES[target]
 
-    def recalled(self) -> list[RecalledNotes]:
+    def shown(self) -> list[ShownNotes]:
         """Return each file that has notes, as a session is shown it. Entries with a fault are left
         out, and so is what exceeds the file's limit."""
         told = []
@@ -134,7 +134,7 @@ class Notes:
                     + ("the file is too long" if len(good) == len(entries) else "")
                 )
             if shown:
-                told.append(RecalledNotes(name, f"{_HEADS[target]}: {_DATA}", _JOIN.join(shown)))
+                told.append(ShownNotes(name, f"{_HEADS[target]}: {_DATA}", _JOIN.join(shown)))
         return told
 
     def entries(self, target: Target) -> tuple[str, ...]:

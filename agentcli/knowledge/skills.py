@@ -24,7 +24,6 @@ from agentcli.knowledge.instructions import shown_path
 Kind = Literal["repo", "knowledge", "task", "listed"]
 
 SKILL_FILE = "SKILL.md"
-PROJECT_FOLDERS = (".agents/skills", ".agent/skills", ".openhands/microagents", ".claude/skills")
 TEXT_SUFFIXES = (".md", ".txt")
 MAX_SKILL_BYTES = 16 * 1024
 """Most bytes shown of one skill; of a longer one the model is told where to read on."""
@@ -168,7 +167,7 @@ def load_skills(
 
 
 def _project_of(folder: Path) -> Path:
-    """Return the project that `folder`, one of PROJECT_FOLDERS, belongs to."""
+    """Return the project that `folder`, one of PROJECT_SKILL_FOLDERS, belongs to."""
     return folder.parents[1]
 
 

@@ -22,13 +22,13 @@ from agentcli.files.private import (
     open_regular,
     replace_durably,
 )
+from agentcli.settings import PROJECT_SKILL_FOLDERS
 
 PROJECT_CONFIG = ".agent/config.toml"
 HOOK_FOLDER = ".agent/hooks"
 COMMAND_FOLDER = ".agent/commands"
 AGENT_FOLDER = ".agents/agents"
 TOOL_SERVERS = ".mcp.json"
-SKILL_FOLDERS = (".agents/skills", ".agent/skills", ".claude/skills", ".openhands/microagents")
 MAX_FILES = 1_000
 MAX_FILE_BYTES = 1_000_000
 MAX_HOOK_BYTES = 20_000_000
@@ -83,7 +83,7 @@ def fingerprint(workspace: Path) -> Fingerprint:
         reader.tree(HOOK_FOLDER)
         reader.tree(COMMAND_FOLDER)
         reader.tree(AGENT_FOLDER)
-        for folder in SKILL_FOLDERS:
+        for folder in PROJECT_SKILL_FOLDERS:
             reader.skills(folder)
     except _CannotVouch as fault:
         return Fingerprint(workspace, fault=str(fault))

@@ -41,7 +41,7 @@ class Session:
         """The texts of what the message brought up."""
         before = len(self.events)
         self.emit(MessageAction(content=text, source=Source.USER))
-        knowledge.recall(self)
+        knowledge.inform(self)
         new = [event for event in self.events[before:] if isinstance(event, RecallObservation)]
         return "\n".join(event.content for event in new)
 

@@ -24,7 +24,7 @@ def notes(tmp_path):
 
 
 def told(notes):
-    return [(each.name, each.text) for each in notes.recalled()]
+    return [(each.name, each.text) for each in notes.shown()]
 
 
 def test_notes_are_added_replaced_and_removed(notes, tmp_path):
@@ -40,7 +40,7 @@ def test_notes_are_added_replaced_and_removed(notes, tmp_path):
     assert (kept.added, kept.removed) == ("Python is 3.12.", "Python is 3.11.")
     assert notes.remove("memory", "make check").entries == ("Python is 3.12.",)
     assert told(notes) == [("MEMORY.md", "Python is 3.12.")]
-    assert "on this project: data" in notes.recalled()[0].head
+    assert "on this project: data" in notes.shown()[0].head
 
 
 def test_each_kind_has_a_file_and_a_limit_of_its_own(notes, tmp_path):
@@ -154,7 +154,7 @@ def test_a_link_or_a_folder_is_no_file_of_notes(notes, tmp_path):
     (tmp_path / "other").write_text("not ours")
     (tmp_path / "state/notes/work/MEMORY.md").symlink_to(tmp_path / "other")
     (tmp_path / "state" / "USER.md").mkdir()
-    assert notes.recalled() == []
+    assert notes.shown() == []
     assert len(notes.notices) == 2
     for target in ("memory", "user"):
         with pytest.raises(ToolError):

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from agentcli.files.bounded_files import UnreadableText
 from agentcli.knowledge.front_matter import parse
-from agentcli.knowledge.skills import PROJECT_FOLDERS, load_skills
-from agentcli.security.trust import SKILL_FOLDERS
+from agentcli.knowledge.skills import load_skills
 
 KNOWLEDGE = """---
 name: releasing
@@ -59,10 +58,6 @@ def project(tmp_path):
 def of(project, text, name=".agents/skills/a.md"):
     (skill,) = project({name: text}).found
     return skill
-
-
-def test_skills_come_from_folders_that_trust_watches():
-    assert set(PROJECT_FOLDERS) == set(SKILL_FOLDERS)
 
 
 def test_a_microagent_with_triggers(project):

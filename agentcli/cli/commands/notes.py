@@ -38,7 +38,7 @@ def notes(
         say(f"{path}: {len(entries) or 'no'} {'note' if len(entries) == 1 else 'notes'}")
         for entry in entries:
             say("- " + entry.replace("\n", "\n  "))
-    kept.recalled()
+    kept.shown()
     for notice in kept.notices:
         say_note(notice)
 

@@ -36,7 +36,7 @@ def memory(conversation: Conversation, argument: str) -> None:
         return
     for target in FILES:
         conversation.print(*_shown(notes, target))
-    notes.recalled()
+    notes.shown()
     conversation.print(*([Span(printable(notice), "yellow")] for notice in notes.notices))
 
 
