@@ -6,8 +6,9 @@ Nothing here knows about wire formats, events or tools; any other module may imp
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, fields
 from enum import StrEnum
+from operator import add
 from typing import Any
 
 
@@ -140,7 +141,7 @@ def common_start(old: list[Message], new: Sequence[Message]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens of one request; `prompt_tokens` includes the cached ones."""
+    """Tokens of one or more requests; `prompt_tokens` includes the cached ones."""
 
     prompt_tokens: int = 0
     completion_tokens: int = 0
@@ -148,14 +149,13 @@ class Usage:
     cache_write_tokens: int = 0
     reasoning_tokens: int = 0
 
+    @classmethod
+    def of(cls, counts: Mapping[str, Any]) -> Usage:
+        """Return the tokens in `counts`, where some may be missing or unknown."""
+        return cls(*(int(counts.get(field.name) or 0) for field in fields(cls)))
+
     def __add__(self, other: Usage) -> Usage:
-        return Usage(
-            self.prompt_tokens + other.prompt_tokens,
-            self.completion_tokens + other.completion_tokens,
-            self.cache_read_tokens + other.cache_read_tokens,
-            self.cache_write_tokens + other.cache_write_tokens,
-            self.reasoning_tokens + other.reasoning_tokens,
-        )
+        return Usage(*map(add, astuple(self), astuple(other)))
 
 
 @dataclass(frozen=True, slots=True)

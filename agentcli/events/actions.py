@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable
-from typing import Any, Literal
+from typing import Any, Literal, TypeGuard
 
-from agentcli.events.base import Action, Risk
+from agentcli.events.base import Action, Event, Risk, Source
 
 
 def _first_line(text: str, limit: int = 160) -> str:
@@ -48,6 +48,11 @@ class MessageAction(Action, kind="message"):
     @property
     def message(self) -> str:
         return _first_line(self.content)
+
+
+def is_user_message(event: Event) -> TypeGuard[MessageAction]:
+    """Return whether the user said something."""
+    return isinstance(event, MessageAction) and event.source is Source.USER
 
 
 class CmdRunAction(Action, kind="run", tool="bash", runnable=True):

@@ -42,15 +42,7 @@ def _reply(group: Sequence[Event]) -> Reply:
             ToolCall(call.tool_call_id, call.function_name, call.raw_arguments) for call in calls
         ),
         finish_reason=_ending(faults, bool(calls)),
-        usage=Usage(
-            metrics.prompt_tokens,
-            metrics.completion_tokens,
-            metrics.cache_read_tokens,
-            metrics.cache_write_tokens,
-            metrics.reasoning_tokens,
-        )
-        if metrics
-        else Usage(),
+        usage=Usage.of(dict(metrics or ())),
         model=metrics.model if metrics else "scripted",
         response_id=group[0].response_id or "",
         reasoning="".join(event.reasoning for event in texts),

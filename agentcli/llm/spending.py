@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 from agentcli.errors import ConfigError, LLMError, LLMErrorKind
 from agentcli.llm.catalog import Catalog
@@ -161,8 +161,7 @@ def spent_usd(metrics: Mapping[str, Mapping[str, float | int | None]], catalog: 
         cost = used.get("cost_usd")
         if cost is None:
             require_price(catalog, model)
-            tokens = {field.name: int(used.get(field.name) or 0) for field in fields(Usage)}
-            cost = catalog.cost(model, Usage(**tokens))
+            cost = catalog.cost(model, Usage.of(used))
         total += cost or 0.0
     return total
 

@@ -12,7 +12,7 @@ from agentcli.events.actions import CondensationAction
 from agentcli.extensions import ExtensionPoint
 from agentcli.memory.projection import MAX_MASKED_MESSAGE_CHARS
 from agentcli.memory.view import Step, View, ids_of, is_never_dropped
-from agentcli.messages import Reply, Request
+from agentcli.messages import Reply, Request, Usage
 from agentcli.settings import MemorySettings
 
 T = TypeVar("T")
@@ -164,15 +164,11 @@ def metrics(replies: Sequence[Reply]) -> LLMMetrics | None:
     """Return what `replies` used in total, attributed to the condenser; None if there are none."""
     if not replies:
         return None
-    usage = replies[0].usage
-    for reply in replies[1:]:
-        usage += reply.usage
     costs = [reply.cost_usd for reply in replies]
-    known = [cost for cost in costs if cost is not None]
     together = replace(
         replies[-1],
-        usage=usage,
-        cost_usd=sum(known) if len(known) == len(costs) else None,
+        usage=sum((reply.usage for reply in replies), Usage()),
+        cost_usd=None if None in costs else sum(cost or 0.0 for cost in costs),
         latency_s=sum(reply.latency_s for reply in replies),
         time_to_first_token_s=0.0,
     )

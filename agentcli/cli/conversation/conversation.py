@@ -36,7 +36,7 @@ from agentcli.evidence.late import LateEvidence
 from agentcli.interrupts import shield, unshielded
 from agentcli.llm.catalog import Catalog
 from agentcli.sessions import inbox
-from agentcli.sessions.search.session_totals import SessionTotalsCounter
+from agentcli.sessions.search.session_totals import SessionTotals
 from agentcli.sessions.session import Session, Subscriber
 from agentcli.sessions.state import AgentState
 from agentcli.settings import Settings
@@ -77,7 +77,7 @@ class Conversation:
         self.name = name
         """Name of the next session to begin."""
         self._ready: Prepared | None = ready
-        self._counter = SessionTotalsCounter()
+        self._counter = SessionTotals()
         self._evidence = LateEvidence()
         self._notifier: TerminalNotifier | None = None
         self._stale = False
@@ -352,7 +352,7 @@ class Conversation:
         """Work for one turn and show how it ended. Raises TurnInterrupted to end the process."""
         assert self.opened is not None
         opened, began = self.opened, time.monotonic()
-        self._counter = SessionTotalsCounter()
+        self._counter = SessionTotals()
         result: TurnResult | None = None
         error: AgentError | None = None
         self.control.begin_work()
@@ -371,7 +371,7 @@ class Conversation:
         took = time.monotonic() - began
         summary = summarise_run(
             opened.session,
-            self._counter.totals,
+            self._counter,
             self._evidence.evidence,
             result,
             error,

@@ -19,7 +19,7 @@ from agentcli.cli.running.notifying import notifier_of
 from agentcli.cli.running.summary import summarise_run
 from agentcli.errors import AgentError, OutputError, SessionError, TurnInterrupted
 from agentcli.evidence.late import LateEvidence
-from agentcli.sessions.search.session_totals import SessionTotalsCounter
+from agentcli.sessions.search.session_totals import SessionTotals
 from agentcli.sessions.session import Session, Subscriber
 from agentcli.settings import UISettings
 from agentcli.ui.delayed_follower import DelayedFollower
@@ -36,7 +36,7 @@ class OutcomeReporter:
     def __init__(self, flags: Flags) -> None:
         self._flags = flags
         self._started = time.monotonic()
-        self._counter = SessionTotalsCounter()
+        self._counter = SessionTotals()
         self._evidence = LateEvidence()
         self._exit_code: int | None = None
         self._is_working = False
@@ -86,39 +86,20 @@ class OutcomeReporter:
 
     def finish(self, result: TurnResult | None, error: AgentError | None = None) -> int:
         """Write the answer and the closing line, once. Returns the exit code."""
-        if self._exit_code is None:
-            interrupts.mark_outcome_decided()
-            self._is_working = False
-            self._exit_code = self._tell(result, error)
-        return self._exit_code
+        interrupts.mark_outcome_decided()
+        self._is_working = False
+        return self.finish_as(self._summary(result, error), has_answer=result is not None)
 
-    def finish_as(self, summary: RunSummary) -> int:
+    def finish_as(self, summary: RunSummary, *, has_answer: bool = True) -> int:
         """Like `finish`, for work that was more than one turn of one session."""
         if self._exit_code is None:
             interrupts.mark_outcome_decided()
-            try:
-                self._keep_answer(summary)
-            except SessionError as problem:
-                code = summary.exit_code or problem.exit_code
-                summary = replace(summary, error=problem.message, exit_code=code)
-            self._exit_code = self._tell_summary(summary)
+            if has_answer and self._flags.answer_file is not None:
+                summary = _with_answer_written(summary, self._flags.answer_file)
+            self._exit_code = self._tell(summary)
         return self._exit_code
 
-    def _tell(self, result: TurnResult | None, error: AgentError | None) -> int:
-        summary = self._summary(result, error)
-        if result is not None:
-            try:
-                self._keep_answer(summary)
-            except SessionError as problem:
-                summary = self._summary(result, problem)
-        return self._tell_summary(summary)
-
-    def _keep_answer(self, summary: RunSummary) -> None:
-        """Write the answer to the file of --output-last-message. Raises SessionError."""
-        if self._flags.answer_file is not None:
-            _write_answer(self._flags.answer_file, summary.answer)
-
-    def _tell_summary(self, summary: RunSummary) -> int:
+    def _tell(self, summary: RunSummary) -> int:
         gone = not summary.session_id
         if gone and self._delayed is not None:
             with suppress(OSError):
@@ -193,7 +174,7 @@ class OutcomeReporter:
     def _summary(self, result: TurnResult | None, error: AgentError | None) -> RunSummary:
         return summarise_run(
             self.session,
-            self._counter.totals,
+            self._counter,
             self._evidence.evidence,
             result,
             error,
@@ -217,8 +198,12 @@ def is_pipe(stream: TextIO) -> bool:
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
 
 
-def _write_answer(path: Path, answer: str) -> None:
+def _with_answer_written(summary: RunSummary, path: Path) -> RunSummary:
+    """Write the answer to `path`; return the summary, with an error if that failed."""
     try:
-        path.write_text(answer + "\n" if answer else "", encoding="utf-8")
+        path.write_text(summary.answer + "\n" if summary.answer else "", encoding="utf-8")
     except OSError as error:
-        raise SessionError(f"{path} can't be written: {error.strerror}") from error
+        problem = SessionError(f"{path} can't be written: {error.strerror}")
+        code = summary.exit_code or problem.exit_code
+        return replace(summary, status="error", error=problem.message, hint="", exit_code=code)
+    return summary

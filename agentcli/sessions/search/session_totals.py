@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 from agentcli.events import Event, Progress
 from agentcli.events.observations import (
@@ -16,68 +17,54 @@ from agentcli.events.observations import (
 from agentcli.messages import Usage
 
 
-@dataclass(frozen=True)
+@dataclass
 class SessionTotals:
-    """Tokens and money include those of children; `cost_usd` is None when the price of a reply is
-    unknown. `files_changed` are the files that the file tools left different from when they were
-    first read, in order of the first change; `trees` are the first and the last snapshot of the
-    workspace, if there are any; `first_id` is the first event."""
+    """Counts events as they come; can subscribe to a session. Tokens and money include those of
+    children; `cost_usd` is None when the price of a reply is unknown. `trees` are the first and the
+    last snapshot of the workspace, if there are any; `first_id` is the first event."""
 
-    steps: int
-    usage: Usage
-    cost_usd: float | None
-    files_changed: tuple[str, ...]
-    trees: tuple[str, str] | None
+    steps: int = 0
+    usage: Usage = field(default_factory=Usage)
+    cost_usd: float | None = 0.0
+    trees: tuple[str, str] | None = None
     first_id: int | None = None
+    _known: dict[str, str] = field(default_factory=dict)
+    _files: dict[str, tuple[str | None, str]] = field(default_factory=dict)
 
-
-class SessionTotalsCounter:
-    """Counts events as they come; can subscribe to a session."""
-
-    def __init__(self) -> None:
-        self._steps = 0
-        self._usage = Usage()
-        self._cost: float | None = 0.0
-        self._known: dict[str, str] = {}
-        self._files: dict[str, tuple[str | None, str]] = {}
-        self._trees: tuple[str, str] | None = None
-        self._first_id: int | None = None
+    @property
+    def files_changed(self) -> tuple[str, ...]:
+        """The files that the file tools left different from when they were first read, in order of
+        the first change."""
+        return tuple(path for path, (first, last) in self._files.items() if first != last)
 
     def on_event(self, event: Event) -> None:
-        if self._first_id is None:
-            self._first_id = event.id
+        if self.first_id is None:
+            self.first_id = event.id
         if metrics := event.llm_metrics:
-            self._steps += 1
-            self._usage += Usage(*(getattr(metrics, field.name) for field in fields(Usage)))
-            self._add_cost(metrics.cost_usd)
+            self.steps += 1
+            self._add(dict(metrics))
         if isinstance(event, DelegateObservation):
             for used in event.metrics.values():
-                self._usage += Usage(*(int(used.get(f.name) or 0) for f in fields(Usage)))
-                self._add_cost(used.get("cost_usd"))
+                self._add(used)
         if isinstance(event, FileWriteObservation | FileEditObservation):
             first = self._files.get(event.path, (self._known.get(event.path), ""))[0]
             self._files[event.path] = (first, event.digest)
         if isinstance(event, FileReadObservation | FileWriteObservation | FileEditObservation):
             self._known[event.path] = event.digest
         if isinstance(event, CheckpointObservation) and event.tree:
-            self._trees = (self._trees[0] if self._trees else event.tree, event.tree)
+            self.trees = (self.trees[0] if self.trees else event.tree, event.tree)
 
-    def _add_cost(self, usd: float | None) -> None:
-        self._cost = None if self._cost is None or usd is None else self._cost + usd
+    def _add(self, used: Mapping[str, Any]) -> None:
+        self.usage += Usage.of(used)
+        usd = used.get("cost_usd")
+        self.cost_usd = None if self.cost_usd is None or usd is None else self.cost_usd + usd
 
     def on_progress(self, progress: Progress) -> None:
         """Do nothing: progress does not count."""
 
-    @property
-    def totals(self) -> SessionTotals:
-        changed = (path for path, (first, last) in self._files.items() if first != last)
-        return SessionTotals(
-            self._steps, self._usage, self._cost, tuple(changed), self._trees, self._first_id
-        )
-
 
 def totals(events: Iterable[Event]) -> SessionTotals:
-    counter = SessionTotalsCounter()
+    counted = SessionTotals()
     for event in events:
-        counter.on_event(event)
-    return counter.totals
+        counted.on_event(event)
+    return counted
