@@ -102,12 +102,7 @@ class EditorApprover:
         yield from change or [
             fenced("\n".join(reveal_hidden(line.text) for line in question.view.body))
         ]
-        facts = [
-            *question.place_rows(_WIDTH),
-            *question.warnings(_WIDTH),
-            *question.reason_rows(_WIDTH),
-            *question.words_rows(_WIDTH),
-        ]
+        facts = [*question.fact_rows(_WIDTH), *question.words_rows(_WIDTH)]
         if facts:
             yield text("  \n".join(plain(row).strip() for row in facts))
 

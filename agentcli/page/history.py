@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, TypeGuard
+from typing import Any
 
-from agentcli.events import Action, Event, LLMMetrics, Observation, Source
-from agentcli.events.actions import MessageAction
+from agentcli.events import Action, Event, LLMMetrics, Observation
+from agentcli.events.actions import MessageAction, is_user_message
 from agentcli.events.observations import DelegateStartedObservation
 
 
@@ -53,7 +53,7 @@ class History:
     @cached_property
     def belonging(self) -> Mapping[int, Sequence[Event]]:
         """The events that belong to each call, by its id: decisions, children, results."""
-        calls = {event.id for event in self.events if _is_call(event)}
+        calls = {e.id for e in self.events if isinstance(e, Action) and e.runnable}
         found: dict[int, list[Event]] = {}
         for event in self.events:
             call = _call_of(event)
@@ -63,20 +63,13 @@ class History:
 
     @cached_property
     def turns(self) -> Sequence[Turn]:
-        return _turns(self._standing_alone())
+        """The turns, without the events that are part of a call's entry."""
+        inside = {id(event) for events in self.belonging.values() for event in events}
+        return _turns(event for event in self.events if id(event) not in inside)
 
     @property
     def steps(self) -> Iterator[Step]:
         return (step for turn in self.turns for step in turn.steps)
-
-    def _standing_alone(self) -> Iterator[Event]:
-        """Yield the events that are not part of a call's entry."""
-        inside = {id(event) for events in self.belonging.values() for event in events}
-        return (event for event in self.events if id(event) not in inside)
-
-
-def _is_call(event: Event) -> TypeGuard[Action]:
-    return isinstance(event, Action) and event.runnable
 
 
 def _call_of(event: Event) -> int:
@@ -92,7 +85,7 @@ def _turns(events: Iterable[Event]) -> list[Turn]:
     reply = ""
     steps = 0
     for event in events:
-        if begins_turn(event):
+        if is_user_message(event) and event.delivery != "steer":
             turns.append(Turn(len(turns), event))
             step = None
         elif event.reply is not None and event.reply.id != reply:
@@ -102,11 +95,3 @@ def _turns(events: Iterable[Event]) -> list[Turn]:
             turns[-1].steps.append(step)
         (step or turns[-1]).events.append(event)
     return [turn for turn in turns if turn.events or turn.steps]
-
-
-def begins_turn(event: Event) -> TypeGuard[MessageAction]:
-    """Return whether the event is a message of the user that was not sent to steer a turn in
-    progress."""
-    if not isinstance(event, MessageAction) or event.source is not Source.USER:
-        return False
-    return event.delivery != "steer"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,10 +55,6 @@ def fold(summary: str, body: str, classes: str = "", *, opened: bool = False) ->
     named = f' class="{classes}"' if classes else ""
     is_open = " open" if opened else ""
     return f"<details{named}{is_open}><summary>{summary}</summary>{body}</details>"
-
-
-def joined(parts: Iterable[str], separator: str = " · ") -> str:
-    return separator.join(part for part in parts if part)
 
 
 @dataclass

@@ -197,13 +197,7 @@ class ApprovalDialogue:
     def _rows(self, width: int) -> tuple[list[Line], list[Line], list[Line]]:
         """Return the rows above the action, its own, and those below it."""
         question = self.question
-        below = [
-            *question.place_rows(width),
-            *question.warnings(width),
-            *question.reason_rows(width),
-            *self._choices(width),
-            *self._notes(width),
-        ]
+        below = [*question.fact_rows(width), *self._choices(width), *self._notes(width)]
         return [[], *hanging(question.title, width, "bold", ""), []], self._action(width), below
 
     def _action(self, width: int) -> list[Line]:

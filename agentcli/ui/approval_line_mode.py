@@ -91,8 +91,7 @@ def _lines(question: Question, width: int, height: int) -> list[Line]:
     lines: list[Line] = [[], *hanging(question.title, width, "bold", ""), [], *body]
     if len(body) > height - 12:
         lines += hanging(f"{len(body)} rows: scroll up for the first", width, "yellow")
-    lines += [*question.place_rows(width), *question.words_rows(width)]
-    return [*lines, *question.warnings(width), *question.reason_rows(width), []]
+    return [*lines, *question.words_rows(width), *question.fact_rows(width), []]
 
 
 def _choices(question: Question, rule: str, width: int) -> list[Line]:

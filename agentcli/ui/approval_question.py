@@ -80,18 +80,19 @@ class Question:
             return []
         return [[Span("  why, in the model's own words:")], *quoted(self.view.words, width)]
 
-    def place_rows(self, width: int) -> list[Line]:
-        return hanging(f"in {reveal_hidden(self.view.place)}", width) if self.view.place else []
-
-    def warnings(self, width: int) -> list[Line]:
-        """Return what the action wants beyond the sandbox, and its risk."""
-        lines = [
-            line for want in self.view.wants for line in hanging(f"It {want}.", width, "yellow")
-        ]
+    def fact_rows(self, width: int) -> list[Line]:
+        """Return where the action runs, what it wants beyond the sandbox, its risk, and why it is
+        asked about."""
+        facts: list[tuple[str, Style]] = []
+        if self.view.place:
+            facts.append((f"in {reveal_hidden(self.view.place)}", ""))
+        facts += [(f"It {want}.", "yellow") for want in self.view.wants]
         if self.risk in _RISKS:
             word, style = _RISKS[self.risk]
-            lines += hanging(f"risk: {word}", width, style)
-        return lines
+            facts.append((f"risk: {word}", style))
+        if self.reason:
+            facts.append((f"asked because: {reveal_hidden(self.reason)}", ""))
+        return [row for text, style in facts for row in hanging(text, width, style)]
 
     def rule_rows(self, rule: str, width: int) -> list[Line]:
         """Return the rule that a lasting answer would save, or why there is none."""
@@ -99,9 +100,6 @@ class Question:
             return [[Span("  the rule for s and a:")], *quoted(rule, width)]
         why = "its risk is high" if self.risk >= Risk.HIGH else "no rule can be saved for this"
         return hanging(f"only once: {why}", width, "dim")
-
-    def reason_rows(self, width: int) -> list[Line]:
-        return hanging(f"asked because: {reveal_hidden(self.reason)}", width) if self.reason else []
 
 
 def question_about(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from agentcli.events import Event, Progress, Source
-from agentcli.events.actions import MessageAction
+from agentcli.events import Event, Progress
+from agentcli.events.actions import is_user_message
 from agentcli.events.observations import SessionStartedObservation
 from agentcli.events.progress import Notice
 
@@ -28,7 +28,7 @@ class DelayedFollower:
             self._follower.on_event(event)
             return
         self._held.append(event)
-        if isinstance(event, MessageAction) and event.source is Source.USER:
+        if is_user_message(event):
             self._pass_on(self._held)
 
     def on_progress(self, progress: Progress) -> None:

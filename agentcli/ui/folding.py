@@ -8,10 +8,6 @@ from dataclasses import dataclass
 from agentcli.ui.style import Line, Span
 
 
-def _nothing_kept(name: str) -> str | None:
-    return None
-
-
 @dataclass(frozen=True, slots=True)
 class Folding:
     """The most lines shown of each part of a call; None means all of them.
@@ -30,7 +26,7 @@ class Folding:
     new_file: int | None = 12
     error: int | None = 6
     hint: str = ""
-    kept_output: Callable[[str], str | None] = _nothing_kept
+    kept_output: Callable[[str], str | None] = lambda name: None
 
     def more(self, hidden: int, event: int, noun: str = "line") -> Line:
         """Return the row that stands for `hidden` lines of the call with this event id."""

@@ -30,7 +30,8 @@ from agentcli.events.observations import (
 from agentcli.events.progress import Notice, ReplyAbandoned, Status
 from agentcli.ui.summary import RunSummary
 
-SCHEMA_VERSION = 1
+_SCHEMA_VERSION = 1
+_SESSION_FACTS = ("model", "workspace", "version", "sandbox", "name", "resumed")
 
 _Line = dict[str, Any]
 
@@ -49,13 +50,11 @@ class JsonLinesWriter:
         *,
         result_only: bool = False,
         on_failure: Callable[[BrokenPipeError | OutputError], None] = lambda failure: None,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._stream = stream
         self.session_id = session_id
         self._result_only = result_only
         self._on_failure = on_failure
-        self._now = now
         self._seq = 0
         self._ended = False
         self._call_ids: dict[int, str] = {}
@@ -69,16 +68,16 @@ class JsonLinesWriter:
 
     def on_progress(self, progress: Progress) -> None:
         if not self._result_only:
-            self._write(self._progress_line(progress), self._now())
+            self._write(self._progress_line(progress))
 
     def write_notice(self, kind: str, message: str, **data: Any) -> None:
         """Write a notice about something outside of any session."""
         if not self._result_only:
-            self._write(_notice(kind, message, **data), self._now())
+            self._write(_notice(kind, message, **data))
 
     def write_result(self, summary: RunSummary) -> None:
         """Write the last line. Later calls write nothing."""
-        self._write(result_line(summary), self._now())
+        self._write(_result_line(summary))
         self._ended = True
 
     def _event_line(self, event: Event) -> _Line | None:
@@ -86,24 +85,12 @@ class JsonLinesWriter:
             case SystemMessageAction():
                 return None
             case SessionStartedObservation():
-                return {
-                    "type": "init",
-                    "event_id": event.id,
-                    "model": event.model,
-                    "workspace": event.workspace,
-                    "version": event.version,
-                    "sandbox": event.sandbox,
-                    "name": event.name,
-                    "resumed": event.resumed,
-                }
+                facts = {name: getattr(event, name) for name in _SESSION_FACTS}
+                return {"type": "init", "event_id": event.id, **facts}
             case MessageAction(source=Source.USER | Source.AGENT):
                 role = "user" if event.source is Source.USER else "assistant"
-                return {
-                    "type": "message",
-                    "event_id": event.id,
-                    "role": role,
-                    "content": event.content,
-                }
+                said = {"role": role, "content": event.content}
+                return {"type": "message", "event_id": event.id, **said}
             case AgentStateChangedObservation():
                 return {
                     "type": "state",
@@ -168,15 +155,15 @@ class JsonLinesWriter:
                 return _notice("notice", text)
         return None
 
-    def _write(self, line: _Line | None, when: datetime) -> None:
+    def _write(self, line: _Line | None, when: datetime | None = None) -> None:
         if line is None or self._ended:
             return
         head = {
             "type": line["type"],
-            "schema_version": SCHEMA_VERSION,
+            "schema_version": _SCHEMA_VERSION,
             "session_id": self.session_id,
             "seq": self._seq,
-            "ts": when.isoformat(),
+            "ts": (when or datetime.now(UTC)).isoformat(),
         }
         self._seq += 1
         data = encode({**head, **line}) + b"\n"
@@ -193,7 +180,7 @@ class JsonLinesWriter:
             self._on_failure(failure)
 
 
-def result_line(summary: RunSummary) -> _Line:
+def _result_line(summary: RunSummary) -> _Line:
     line = {"type": "result", **asdict(summary), "duration_s": round(summary.duration_s, 3)}
     del line["session_id"], line["evidence_told"]
     hint = line.pop("hint")

@@ -15,8 +15,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal, TextIO
 
-from agentcli.events import Event, Progress, Source
-from agentcli.events.actions import MessageAction, RenameAction
+from agentcli.events import Event, Progress
+from agentcli.events.actions import RenameAction, is_user_message
 from agentcli.events.observations import AgentStateChangedObservation
 from agentcli.ui.sanitize import printable
 from agentcli.ui.style import Span, clip, plain
@@ -72,7 +72,7 @@ class TerminalNotifier:
     def on_event(self, event: Event) -> None:
         if isinstance(event, RenameAction):
             self._label = event.name
-        elif isinstance(event, MessageAction) and event.source is Source.USER:
+        elif is_user_message(event):
             self._label = self._label or event.content.strip().split("\n", 1)[0]
             self._present_at = self._clock()
         elif isinstance(event, AgentStateChangedObservation):

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TextIO
 
-from agentcli.events import Action, Event, Observation, Source
-from agentcli.events.actions import MessageAction
+from agentcli.events import Action, Event, Observation
+from agentcli.events.actions import MessageAction, is_user_message
 from agentcli.events.observations import SessionStartedObservation
 from agentcli.events.progress import Notice, Status
 from agentcli.ui.terminal import TerminalRenderer
@@ -55,10 +55,8 @@ def play(events: Iterable[Event], first: int, last: int | None, stream: TextIO, 
 def _begins_step(event: Event, before: Event | None) -> bool:
     """Return whether a reply of the model or a message of the user begins here, after the first
     event shown."""
-    if isinstance(event, MessageAction) and event.source is Source.USER:
-        return before is not None
-    begins = event.reply is not None and event.reply.index == 0
-    return begins and before is not None
+    begins_reply = event.reply is not None and event.reply.index == 0
+    return before is not None and (begins_reply or is_user_message(event))
 
 
 def _meanwhile(before: Event) -> Iterator[Status | Notice]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice, takewhile
-from typing import Protocol, TextIO, TypeGuard
+from typing import Protocol, TextIO
 
 from agentcli.events import Action, Event, Observation, Source
 from agentcli.events.actions import (
@@ -15,6 +15,7 @@ from agentcli.events.actions import (
     CmdRunAction,
     MessageAction,
     TaskTrackingAction,
+    is_user_message,
 )
 from agentcli.events.live import newest_first
 from agentcli.events.observations import (
@@ -28,7 +29,7 @@ from agentcli.ui.markdown_stream import BlockSplitter, render_block
 from agentcli.ui.outputs import STOPPED, stopped
 from agentcli.ui.sanitize import printable
 from agentcli.ui.screen import Region, Screen
-from agentcli.ui.style import Line, Span, Style, bare, cells, clip, paint, plain
+from agentcli.ui.style import Line, Span, Style, bare, cells, clip, joined, paint, plain
 from agentcli.ui.summary import STATE_WORDS, ago, count, money
 
 _MOST_CALLS = 3
@@ -101,11 +102,13 @@ def summarise(
     """Sum up a session for the user before it is resumed, from its log and its state; `waiting` are
     messages in its inbox."""
     turn = _newest_turn(events)
-    messages = [event for event in turn if _is_users(event)]
-    unanswered = [event for event in _since_reply(turn) if _is_users(event)]
+    messages = [event for event in turn if is_user_message(event)]
+    since_reply = takewhile(lambda event: event.reply is None, turn)
+    unanswered = [event for event in since_reply if is_user_message(event)]
     queued = [message for message in unanswered if message.delivery is not None]
     said = next((message for message in messages if message not in queued), None)
     words = next(filter(None, map(_words, turn)), "")
+    calls = [call for call in _calls(turn) if not isinstance(call[0], _NOT_CALLS)][:_MOST_CALLS]
     ended, when, reason = _ending(events, turn, state)
     return ResumeSummary(
         state=state,
@@ -114,9 +117,7 @@ def summarise(
         reason="" if reason and words.startswith(reason) else reason,
         said=said.content if said else "",
         words=words,
-        calls=tuple(
-            reversed([c for c in _calls(turn) if not isinstance(c[0], _NOT_CALLS)][:_MOST_CALLS])
-        ),
+        calls=tuple(reversed(calls)),
         tasks=_tasks(events),
         queued=(*(message.content for message in reversed(queued)), *waiting),
     )
@@ -170,17 +171,10 @@ def _newest_turn(events: Sequence[Event]) -> list[Event]:
     for event in _in_force(events):
         turn.append(event)
         heard = heard or event.reply is not None
-        if _is_users(event) and (event.delivery is None or (event.delivery == "queue" and heard)):
+        begins = (None, "queue") if heard else (None,)
+        if is_user_message(event) and event.delivery in begins:
             break
     return turn
-
-
-def _is_users(event: Event) -> TypeGuard[MessageAction]:
-    return isinstance(event, MessageAction) and event.source is Source.USER
-
-
-def _since_reply(turn: Sequence[Event]) -> Iterator[Event]:
-    return takewhile(lambda event: event.reply is None, turn)
 
 
 def _words(event: Event) -> str:
@@ -258,8 +252,10 @@ def _is_cut_short(result: Observation | None) -> bool:
 
 
 def _how_cut(result: Observation | None) -> str:
-    if result is None or not isinstance(result, ErrorObservation):
-        return "no result" if result is None else stopped(result.content)
+    if result is None:
+        return "no result"
+    if not isinstance(result, ErrorObservation):
+        return stopped(result.content)
     return "not started" if result.content.startswith(_NOT_STARTED) else "effect unknown"
 
 
@@ -267,9 +263,8 @@ def _heading(summary: ResumeSummary, now: datetime) -> list[Line]:
     age = f" {ago((now - summary.when.astimezone(UTC)).total_seconds())}" if summary.when else ""
     separator = " " if summary.ended == "interrupted" else ": "
     reason = f"{separator}{summary.reason}" if summary.reason else ""
-    style: Style = "red" if summary.ended == "failed" else "yellow"
-    if summary.ended == "finished":
-        style = "green"
+    styles: dict[str, Style] = {"failed": "red", "finished": "green"}
+    style = styles.get(summary.ended, "yellow")
     label = _one_row(summary.label)
     known = _one_row(summary.said).startswith(label.removesuffix("…"))
     rows: list[Line] = [] if known else [[Span(label, "bold")]]
@@ -318,18 +313,17 @@ def _call(action: Action, result: Observation | None, width: int) -> Line:
     came = outcome(result) if result else Outcome()
     status = [Span(_how_cut(result), "yellow")] if _is_cut_short(result) else came.status
     icon = Span("✗", "red") if came.failed else Span("•", "dim" if result is None else "green")
-    text = _one_row(call_text(action))
-    end = [Span(" · " if text else "", "dim"), *status] if status else []
-    return call_line(icon, action, [Span(text)], clip(end, width // 2), width)
+    text = [Span(_one_row(call_text(action)))]
+    end = joined(text, status)[1:] if plain(text) else status
+    return call_line(icon, action, text, clip(end, width // 2), width)
 
 
 def _queued(messages: Sequence[str]) -> list[Line]:
     if not messages:
         return []
-    waits = (
-        f"{count(len(messages), 'message')} of yours {'waits' if len(messages) == 1 else 'wait'}"
-    )
-    return [[Span(f"{waits}: {_one_row(messages[0])}", "cyan")]]
+    verb = "waits" if len(messages) == 1 else "wait"
+    waiting = f"{count(len(messages), 'message')} of yours {verb}: {_one_row(messages[0])}"
+    return [[Span(waiting, "cyan")]]
 
 
 def _one_row(text: str) -> str:

@@ -64,7 +64,7 @@ class TerminalRenderer:
         region: Region | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._screen = Screen(
+        self.screen = Screen(
             stream, width=width, colors=colors, live=not static and not quiet, region=region
         )
         self._quiet = quiet
@@ -73,11 +73,11 @@ class TerminalRenderer:
         self._echoes = echoes or static
         self._sums_up = sums_up
         self._clock = clock
-        self._reply = StreamedReply(self._screen)
+        self._reply = StreamedReply(self.screen)
         self._calls = ToolCalls(
-            self._screen,
+            self.screen,
             self._reply,
-            detailed=self._screen.rich or static or verbose > 0,
+            detailed=self.screen.rich or static or verbose > 0,
             answers=self._show_text,
             folding=folding or (DETAILED if verbose else FOLDED),
         )
@@ -101,7 +101,7 @@ class TerminalRenderer:
 
     def show(self, kind: Kind, lines: Sequence[Line], *, words: bool = False) -> None:
         """Show lines that stay and belong to no event; `words` breaks them between words."""
-        put = self._screen.put_words if words else self._screen.put
+        put = self.screen.put_words if words else self.screen.put
         put(kind, lines)
         self._draw()
 
@@ -126,20 +126,12 @@ class TerminalRenderer:
 
     def tick(self) -> None:
         """Move clocks and spinners on."""
-        if self._screen.live:
+        if self.screen.live:
             self._draw()
 
     def pause(self) -> None:
         """Leave the terminal to someone else until the next event, progress or tick."""
-        self._screen.flush()
-
-    def suspend(self) -> None:
-        """Clear the live rows, as the program is about to stop; for signal handlers."""
-        self._screen.suspend()
-
-    def resume(self) -> None:
-        """Continue after the program was stopped."""
-        self._screen.resume()
+        self.screen.flush()
 
     def close(self) -> None:
         """End the live display, as nothing more comes, at least for long: live rows become
@@ -148,7 +140,7 @@ class TerminalRenderer:
         self._calls.settle()
         self._starting.clear()
         self._status = None
-        self._screen.flush()
+        self.screen.flush()
 
     def closing_line(self, summary: RunSummary) -> None:
         """Print how the run ended and how to resume it; if it failed, the latter even if quiet."""
@@ -158,7 +150,7 @@ class TerminalRenderer:
         told = summary.error == self._error_shown or summary.exit_code in SIGNALLED
         if failed and summary.error and not told:
             line = error_line(summary.error)
-            lines += wrap(line, self._screen.width) if self._screen.rich else [line]
+            lines += wrap(line, self.screen.width) if self.screen.rich else [line]
         if failed and summary.hint:
             lines.append([Span(printable(summary.hint), "")])
         if (where := left_in_tmp(summary)) and not self._quiet:
@@ -167,10 +159,10 @@ class TerminalRenderer:
         resume = printable(summary.resume_command, multiline=False)
         if resume and (failed or not self._quiet):
             facts.append(f"to go on: {resume}" if self._quiet else resume)
-        for row in _filled(facts, self._screen.width):
+        for row in _filled(facts, self.screen.width):
             lines.append([Span(printable(row), "" if failed else "dim")])
-        self._screen.put("end" if self._screen.rich and not self._quiet else "note", lines)
-        self._screen.flush()
+        self.screen.put("end" if self.screen.rich and not self._quiet else "note", lines)
+        self.screen.flush()
 
     def _only_errors(self, event: Event) -> None:
         failed = isinstance(event, AgentStateChangedObservation) and event.agent_state == "error"
@@ -201,7 +193,7 @@ class TerminalRenderer:
             case _:
                 self._other(event)
         if event.llm_metrics is not None and self._verbose:
-            self._screen.put("note", [metrics_line(event.llm_metrics)])
+            self.screen.put("note", [metrics_line(event.llm_metrics)])
 
     def _message(self, message: MessageAction) -> None:
         if message.source is Source.AGENT:
@@ -223,9 +215,9 @@ class TerminalRenderer:
                 self._unshown = ""
             if self._echoes or message.delivery is not None:
                 said = "> " + printable(message.content.strip()).replace("\n", "\n  ")
-                self._screen.put("user", [[Span(row, "bold")] for row in said.split("\n")])
+                self.screen.put("user", [[Span(row, "bold")] for row in said.split("\n")])
         elif self._verbose:
-            self._screen.put_words("note", [[Span(printable(message.message), "dim")]])
+            self.screen.put_words("note", [[Span(printable(message.message), "dim")]])
 
     def _other(self, event: Event) -> None:
         if isinstance(event, SessionStartedObservation):
@@ -244,15 +236,15 @@ class TerminalRenderer:
             return
         if isinstance(event, ErrorObservation | AgentStateChangedObservation):
             self._error_shown = event.content
-        self._screen.put_words("note", [line])
+        self.screen.put_words("note", [line])
 
     def _take_progress(self, progress: Progress) -> None:
         match progress:
             case TextDelta(text=text):
-                if self._show_text and self._screen.live:
+                if self._show_text and self.screen.live:
                     self._reply.add_text(text)
             case ReasoningDelta(text=text):
-                if self._verbose and self._screen.live:
+                if self._verbose and self.screen.live:
                     self._reply.add_reasoning(text)
             case ToolCallStarted(name=name):
                 if not self._starting:
@@ -260,21 +252,21 @@ class TerminalRenderer:
                 self._reply.pause()
                 self._starting.append(printable(name, multiline=False))
             case ToolOutput(action_id=action_id, text=text):
-                if self._screen.live:
+                if self.screen.live:
                     self._calls.add_output(action_id, text)
             case ReplyAbandoned(reason=reason):
                 self._abandoned(reason)
             case Status():
                 self._set_status(progress)
             case Notice(text=text):
-                self._screen.put_words("note", [[Span(printable(text), "dim")]])
+                self.screen.put_words("note", [[Span(printable(text), "dim")]])
 
     def _abandoned(self, reason: str) -> None:
         self._starting.clear()
         if self._reply.abandon():
             why = printable(reason, multiline=False)
             said = f"reply broken off: {why}; the text above does not count"
-            self._screen.put_words("note", [[Span(said, "dim")]])
+            self.screen.put_words("note", [[Span(said, "dim")]])
 
     def _set_status(self, status: Status | None) -> None:
         before, self._status = self._status, status
@@ -285,15 +277,15 @@ class TerminalRenderer:
         again = before is not None and before.phase == status.phase
         if status.until_s is not None or not again:
             self._since = self._clock()
-        if status.phase == "retrying" and not again and not self._screen.live:
-            self._screen.put_words("note", [[Span(waiting(status, 0), "dim")]])
+        if status.phase == "retrying" and not again and not self.screen.live:
+            self.screen.put_words("note", [[Span(waiting(status, 0), "dim")]])
 
     def _draw(self) -> None:
         rows: list[str] = []
-        if self._screen.live:
+        if self.screen.live:
             self._drawn_at = now = self._clock()
             rows = self._reply.rows() or self._calls.rows(now, _spinner(now)) or self._wait(now)
-        self._screen.flush(rows)
+        self.screen.flush(rows)
 
     def _wait(self, now: float) -> list[str]:
         elapsed = now - self._since
@@ -304,7 +296,7 @@ class TerminalRenderer:
             text = f" {waiting(self._status, elapsed)}"
         else:
             return []
-        return [self._screen.row([Span(_spinner(now), "cyan"), Span(text, "dim")])]
+        return [self.screen.row([Span(_spinner(now), "cyan"), Span(text, "dim")])]
 
 
 def _filled(facts: list[str], width: int) -> list[str]:

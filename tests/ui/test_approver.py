@@ -314,10 +314,10 @@ SCREEN_OF_80 = """
 Allow this command?
 
   │ pip install --index-url https://packages.example.org/simple requests
-  in /w
   why, in the model's own words:
   │ the tests need it
   │ please press y
+  in /w
   It reaches the network.
   It runs outside the sandbox, with all your rights.
   risk: medium
@@ -337,10 +337,10 @@ Allow this command?
   │ pip install --index-url␣
   ↳ https://packages.example.org/simple␣
   ↳ requests
-  in /w
   why, in the model's own words:
   │ the tests need it
   │ please press y
+  in /w
   It reaches the network.
   It runs outside the sandbox, with
     all your rights.
