@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -38,26 +38,19 @@ class _Stalled(LLMError):
     """Nothing arrived for too long; the connection is no longer usable."""
 
 
+@dataclass
 class ModelClient:
-    """One model at one endpoint; the catalog prices its replies."""
+    """One model at one endpoint; the catalog prices its replies. `with_new_key` builds the protocol
+    again with a key that `protocol` does not have, or returns None if there is no other key. It may
+    raise ConfigError."""
 
-    def __init__(
-        self,
-        protocol: WireProtocol,
-        model: str,
-        settings: LLMSettings,
-        catalog: Catalog,
-        with_new_key: Callable[[], WireProtocol | None] = lambda: None,
-    ) -> None:
-        """`with_new_key` builds the protocol again with a key that `protocol` does not have, or
-        returns None if there is no other key. It may raise ConfigError."""
-        self.model = model
-        self._with_new_key = with_new_key
-        self._protocol = protocol
-        self._settings = settings
-        self._catalog = catalog
-        self._connecting: threading.Thread | None = None
-        self._connect_error: BaseException | None = None
+    protocol: WireProtocol
+    model: str
+    settings: LLMSettings
+    catalog: Catalog
+    with_new_key: Callable[[], WireProtocol | None] = lambda: None
+    _connecting: threading.Thread | None = field(default=None, init=False)
+    _connect_error: BaseException | None = field(default=None, init=False)
 
     def warm_up(self) -> None:
         """Connect in the background, so that the SDK loads while other things are prepared."""
@@ -81,7 +74,7 @@ class ModelClient:
             started = time.monotonic()
             try:
                 reply = self._attempt(affordable, notify, started)
-                cost_usd = charged(self._catalog, self.model, reply.usage, most_usd)
+                cost_usd = charged(self.catalog, self.model, reply.usage, most_usd)
                 if call_budget.left_usd is not None:
                     call_budget.left_usd -= cost_usd or 0.0
                 return replace(
@@ -101,7 +94,7 @@ class ModelClient:
                     continue
                 attempt += 1
                 self._refuse_long_wait(error)
-                if not error.retryable or attempt > self._settings.retries:
+                if not error.retryable or attempt > self.settings.retries:
                     raise
                 with _rate_limited(error, record):
                     self._wait(error, attempt, notify)
@@ -109,8 +102,8 @@ class ModelClient:
     def _within(self, request: Request, call_budget: CallBudget) -> tuple[Request, float]:
         if call_budget.left_usd is None:
             return request, 0.0
-        size = self._protocol.body_bytes(request)
-        return call_budget.within(request, self.model, size, self._catalog)
+        size = self.protocol.body_bytes(request)
+        return call_budget.within(request, self.model, size, self.catalog)
 
     def _attempt(
         self, request: Request, notify: Callable[[Progress], None], started: float
@@ -132,7 +125,7 @@ class ModelClient:
             # Closing the connection ends the worker even if it hangs in a read; the next attempt
             # opens a new one. Without a connection yet, the worker sends no request.
             given_up.set()
-            self._protocol.abort()
+            self.protocol.abort()
             self._connecting = None
             raise
         raise broken_off()
@@ -147,7 +140,7 @@ class ModelClient:
             self._ensure_connected()
             if given_up.is_set():
                 return
-            for item in self._protocol.answer(request):
+            for item in self.protocol.answer(request):
                 inbox.put(item)
         except BaseException as error:
             inbox.put(error)
@@ -157,7 +150,7 @@ class ModelClient:
         inbox: queue.SimpleQueue[StreamItem | BaseException],
         notify: Callable[[Progress], None],
     ) -> Iterator[StreamItem]:
-        limit = self._settings.first_byte_s
+        limit = self.settings.first_byte_s
         deadline = time.monotonic() + limit
         while True:
             interrupts.check()
@@ -165,7 +158,7 @@ class ModelClient:
                 item = inbox.get(timeout=_TICK_S)
             except queue.Empty:
                 # This loads the prices while nobody waits for them.
-                self._catalog.cost(self.model, Usage())
+                self.catalog.cost(self.model, Usage())
                 if time.monotonic() > deadline:
                     raise _Stalled(
                         LLMErrorKind.STALLED, f"the model sent nothing for {limit:.0f} s"
@@ -176,17 +169,17 @@ class ModelClient:
                 raise item
             if isinstance(item, Exception):
                 log.debug("the provider failed", exc_info=item)
-                raise self._protocol.translate(item) from item
+                raise self.protocol.translate(item) from item
             if isinstance(item, BaseException):
                 raise item
             yield item
-            limit = self._settings.gap_s
+            limit = self.settings.gap_s
             deadline = time.monotonic() + limit
 
     def _refuse_long_wait(self, error: LLMError) -> None:
         """Raise TryAgainLater when the server asks for a longer wait than the settings allow."""
         wait = error.retry_after
-        if error.retryable and wait is not None and wait > self._settings.retry_after_longest_s:
+        if error.retryable and wait is not None and wait > self.settings.retry_after_longest_s:
             when = datetime.now().astimezone() + timedelta(seconds=wait)
             raise TryAgainLater(
                 error.kind,
@@ -198,9 +191,9 @@ class ModelClient:
 
     def _wait(self, error: LLMError, attempt: int, notify: Callable[[Progress], None]) -> None:
         wait = error.retry_after
-        wait = backoff(self._settings, attempt) if wait is None else wait
+        wait = backoff(self.settings, attempt) if wait is None else wait
         until = time.monotonic() + wait
-        detail = f"{error.message} (retry {attempt} of {self._settings.retries})"
+        detail = f"{error.message} (retry {attempt} of {self.settings.retries})"
         while (left := until - time.monotonic()) > 0:
             interrupts.check()
             notify(Status("retrying", detail, left))
@@ -210,14 +203,14 @@ class ModelClient:
         """Switch to a new key, if there is another one than the refused key; return whether there
         is."""
         try:
-            protocol = self._with_new_key()
+            protocol = self.with_new_key()
         except ConfigError as error:
             refused.hint = error.message
             return False
         if protocol is None:
             return False
-        self._protocol.abort()
-        self._protocol = protocol
+        self.protocol.abort()
+        self.protocol = protocol
         self._connecting = None
         return True
 
@@ -225,7 +218,7 @@ class ModelClient:
         if self._connecting is None:
             self._connecting = threading.current_thread()
             self._connect_error = None
-            self._protocol.connect()
+            self.protocol.connect()
         elif self._connecting is not threading.current_thread():
             self._connecting.join()
         if self._connect_error is not None:
@@ -233,7 +226,7 @@ class ModelClient:
 
     def _connect(self) -> None:
         try:
-            self._protocol.connect()
+            self.protocol.connect()
         except BaseException as error:
             self._connect_error = error
 

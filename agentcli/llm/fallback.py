@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
 
 from agentcli.errors import ConfigError, LLMError, LLMErrorKind
@@ -32,23 +33,25 @@ _WHY = {
 RecordEvent = Callable[[Event], Event]
 
 
+@dataclass
 class FallbackChain:
-    """Asks the models of a route in order. One that failed is skipped until the turn ends."""
+    """Asks the models of a route in order. One that failed is skipped until the turn ends.
 
-    def __init__(self, name: str, build: Callable[[str], ModelClient], router: Router) -> None:
-        """`name` is the preferred model. `build` is called when a model is first asked, and raises
-        ConfigError if its key is missing."""
-        self.model = name
-        self._build = build
-        self._router = router
-        self._built: dict[str, ModelClient] = {}
-        self._failed: dict[str, LLMError] = {}
-        self._current = name
+    `model` is the name of the preferred one. `client_of` returns the client of a model, always the
+    same one, and raises ConfigError if its key is missing.
+    """
+
+    model: str
+    client_of: Callable[[str], ModelClient]
+    router: Router
+    _failed: dict[str, LLMError] = field(default_factory=dict, init=False)
+    _last: str = field(default="", init=False)
+    """The model that was asked last."""
 
     def warm_up(self) -> None:
         """Connect to the preferred model in the background. Raises ConfigError if its key is
         missing."""
-        self._get(self.model).warm_up()
+        self.client_of(self.model).warm_up()
 
     def begin_turn(self) -> None:
         """Try the preferred model first again."""
@@ -66,16 +69,16 @@ class FallbackChain:
         Raises LLMError when no model replies: the error of the first that failed, with a hint that
         names the others. A misconfigured model counts as a refused key.
         """
-        route = self._router.route(request)
+        route = self.router.route(request)
         call_budget = CallBudget(request.budget_usd)
         left = [name for name in route.names if name not in self._failed]
         try:
             for name in left or route.names:
                 try:
-                    model = self._get(name)
+                    client = self.client_of(name)
                     self._switch(name, route.reason, record)
                     ask = partial(
-                        model.complete, notify=notify, call_budget=call_budget, record=record
+                        client.complete, notify=notify, call_budget=call_budget, record=record
                     )
                     return enforce_tool_choice(request, ask, notify)
                 except ConfigError as error:
@@ -91,11 +94,6 @@ class FallbackChain:
             if call_budget.lost_usd:
                 record(AttemptsAbandonedObservation(most_usd=call_budget.lost_usd))
 
-    def _get(self, name: str) -> ModelClient:
-        if name not in self._built:
-            self._built[name] = self._build(name)
-        return self._built[name]
-
     def _taken_over(self, name: str, error: LLMError) -> bool:
         """Whether the next model may take over. A stand-in may be misconfigured, but the preferred
         model may not: otherwise another model would do the work than the user believes."""
@@ -103,7 +101,7 @@ class FallbackChain:
         return stands_in or error.kind in FALLBACK_ERRORS
 
     def _switch(self, name: str, route_reason: str, record: RecordEvent) -> None:
-        old = self._current
+        old, self._last = self._last or self.model, name
         if name == old:
             return
         if error := self._failed.get(old):
@@ -112,7 +110,6 @@ class FallbackChain:
         else:
             reason = route_reason or "main_again"
             told = _WHY[reason].format(old, name)
-        self._current = name
         record(ModelSwitchedObservation(from_model=old, to_model=name, reason=reason, content=told))
 
     def _all_failed(self) -> LLMError:

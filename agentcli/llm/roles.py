@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import TYPE_CHECKING
 
 from agentcli.llm.catalog import Catalog
@@ -65,7 +66,7 @@ class Roles:
             chain = self._chains.get(role) or self._chains["main"]
             vision = self._chains.get("vision", [])
             router = Router(chain, vision, self._takes_images, self._window)
-            self._built[role] = FallbackChain(chain[0], self._build, router)
+            self._built[role] = FallbackChain(chain[0], cache(self._build), router)
         return self._built[role]
 
     def _takes_images(self, name: str) -> bool:
