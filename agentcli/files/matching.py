@@ -10,7 +10,6 @@ import json
 import subprocess
 import sys
 from threading import Timer
-from types import TracebackType
 
 _PROGRAM = r"""
 import json, re, sys
@@ -56,12 +55,7 @@ class Matcher:
     def __enter__(self) -> Matcher:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._timer is not None:
             self._timer.cancel()
         if self._process is not None:

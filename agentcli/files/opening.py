@@ -18,7 +18,7 @@ from typing import BinaryIO, NamedTuple
 
 from agentcli.errors import ToolError
 from agentcli.files.names import display_path
-from agentcli.files.private import open_regular
+from agentcli.files.private import copy_owner_and_mode, open_regular
 
 Judge = Callable[[Path], None]
 """Takes a resolved path; raises ToolError if it is off limits."""
@@ -31,13 +31,10 @@ _SWAPPED = (errno.ELOOP, errno.ENOTDIR)
 _ATTEMPTS = 8
 
 
-def open_file(path: Path, judge: Judge | None = None) -> int:
+def open_file(path: Path, judge: Judge) -> int:
     """Return a handle to read the regular file at `path`, following symlinks. Opening never blocks
     on a FIFO or wakes a device. Raises OSError, ToolError if it is not a file."""
-    for _ in range(_ATTEMPTS):
-        target = Path(os.path.realpath(path))
-        if judge is not None:
-            judge(target)
+    for target in _judged(path, judge):
         try:
             folder = open_folder(target.parent, make=False)
             try:
@@ -52,7 +49,21 @@ def open_file(path: Path, judge: Judge | None = None) -> int:
                 continue
             raise
         return _checked(handle, path, judge)
-    raise _restless(path)
+    raise AssertionError("the attempts end with an error")
+
+
+def _judged(path: Path, judge: Judge) -> Iterator[Path]:
+    """Yield where `path` leads, after judging it, anew for each attempt to open it. Raises
+    ToolError when there were too many."""
+    for _ in range(_ATTEMPTS):
+        target = Path(os.path.realpath(path))
+        judge(target)
+        yield target
+    raise ToolError(
+        f"{display_path(path)}: the folders on its path keep changing; stop what changes them "
+        "(a command in the background?) and try again.",
+        error_id="file_error",
+    )
 
 
 def open_folder(path: Path, *, make: bool) -> int:
@@ -81,13 +92,10 @@ def opened_folder(path: Path) -> Iterator[int]:
     OSError, also if a part of the path is now a symlink."""
     place = open_folder(path, make=False)
     try:
-        handle = os.open(".", _FOLDER | os.O_RDONLY, dir_fd=place)
+        with opened_below(place, "") as handle:
+            yield handle
     finally:
         os.close(place)
-    try:
-        yield handle
-    finally:
-        os.close(handle)
 
 
 @contextlib.contextmanager
@@ -108,14 +116,49 @@ def opened_below(folder: int, place: str) -> Iterator[int]:
 def open_within(folder: int, name: str) -> BinaryIO:
     """Open the regular file `name` in the folder behind a handle. `name` may have several parts;
     symlinks are never followed. Raises OSError, also if it is not a regular file."""
-    first, slash, rest = name.partition("/")
-    if slash:
-        inner = os.open(first, _FOLDER | _PASSING, dir_fd=folder)
+    above, _, name = name.rpartition("/")
+    with opened_below(folder, above) as inner:
+        return open_regular(name, folder=inner)
+
+
+def replace_file(target: Path, data: bytes, shown: str, judge: Judge) -> None:
+    """Replace or create the file at the resolved `target` in one step. A file that is replaced
+    keeps its mode. Raises OSError, also if a part of the path is now a symlink, and ToolError for
+    what is no file or is read-only."""
+    folder = open_folder(target.parent, make=True)
+    temporary = f".agent-{os.urandom(8).hex()}.tmp"
+    try:
+        if (name := name_on_disk(folder)) is not None:
+            judge(name / target.name)
+        before = _existing(target.name, folder, shown)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+        handle = os.open(temporary, flags, 0o666 if before is None else 0o600, dir_fd=folder)
         try:
-            return open_within(inner, rest)
-        finally:
-            os.close(inner)
-    return open_regular(name, folder=folder)
+            with open(handle, "wb") as file:
+                if before is not None:
+                    owner = before.st_uid, before.st_gid
+                    copy_owner_and_mode(handle, owner, before.st_mode)
+                file.write(data)
+                file.flush()
+                os.fsync(handle)
+            os.rename(temporary, target.name, src_dir_fd=folder, dst_dir_fd=folder)
+        except BaseException:
+            os.unlink(temporary, dir_fd=folder)
+            raise
+    finally:
+        os.close(folder)
+
+
+def _existing(name: str, folder: int, shown: str) -> os.stat_result | None:
+    try:
+        info = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+    require_regular(info.st_mode, shown)
+    # Renaming over a file needs no write permission on it; respect that it is missing.
+    if not os.access(name, os.W_OK, dir_fd=folder):
+        raise ToolError(f"{shown} is read-only.", error_id="permission_denied")
+    return info
 
 
 class Entry(NamedTuple):
@@ -126,21 +169,17 @@ class Entry(NamedTuple):
     link: str
 
 
-def list_folder(path: Path, judge: Judge | None = None) -> tuple[Path, list[Entry]]:
+def list_folder(path: Path, judge: Judge) -> tuple[Path, list[Entry]]:
     """Return the real path of the folder at `path` and its entries sorted by name. Raises
     OSError."""
-    for _ in range(_ATTEMPTS):
-        target = Path(os.path.realpath(path))
-        if judge is not None:
-            judge(target)
+    for target in _judged(path, judge):
         try:
             with opened_folder(target) as handle:
                 return target, sorted(_entries(handle), key=lambda entry: entry.name)
         except OSError as error:
-            if error.errno in _SWAPPED and path.is_dir():
-                continue
-            raise
-    raise _restless(path)
+            if not (error.errno in _SWAPPED and path.is_dir()):
+                raise
+    raise AssertionError("the attempts end with an error")
 
 
 def _entries(handle: int) -> Iterator[Entry]:
@@ -177,11 +216,10 @@ def name_on_disk(handle: int) -> Path | None:
     return Path(os.fsdecode(told.rstrip(b"\0")))
 
 
-def _checked(handle: int, path: Path, judge: Judge | None) -> int:
+def _checked(handle: int, path: Path, judge: Judge) -> int:
     try:
         require_regular(os.fstat(handle).st_mode, display_path(path))
-        name = name_on_disk(handle)
-        if judge is not None and name is not None:
+        if (name := name_on_disk(handle)) is not None:
             judge(name)
     except BaseException:
         os.close(handle)
@@ -196,11 +234,3 @@ def _leads_in_circles(path: Path) -> bool:
     except OSError as error:
         return error.errno in _SWAPPED
     return False
-
-
-def _restless(path: Path) -> ToolError:
-    return ToolError(
-        f"{display_path(path)}: the folders on its path keep changing; stop what changes them "
-        "(a command in the background?) and try again.",
-        error_id="file_error",
-    )

@@ -12,6 +12,7 @@ import re
 import subprocess
 import time
 from collections.abc import Collection, Generator, Sequence
+from subprocess import CompletedProcess
 from threading import Event, Timer
 from typing import NamedTuple
 
@@ -59,18 +60,7 @@ class Ripgrep:
         options = ["--files-with-matches", "--max-depth=1"]
         if glob and _TYPE_GLOB.fullmatch(glob):
             options += [f"--type-add=wanted:{glob}", "--type=wanted"]
-        try:
-            done = subprocess.run(
-                self._with(options, folders),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                env=_environment(),
-                timeout=self._seconds_left(),
-                check=False,
-            )
-        except subprocess.TimeoutExpired as expired:
-            raise TimeoutError from expired
+        done = self._run(options, folders)
         if not done.stdout:
             self._require_understood(done.returncode)
         return [os.fsdecode(name) for name in done.stdout.split(b"\0") if name]
@@ -122,21 +112,23 @@ class Ripgrep:
     def _require_understood(self, code: int) -> None:
         """ripgrep exits with the same code for an unreadable file and an unsupported pattern; raise
         PatternError only for the pattern."""
-        if code != _MISUNDERSTOOD:
-            return
-        if not self._pattern_is_understood():
-            raise PatternError
+        if code == _MISUNDERSTOOD:
+            again = self._run(["--quiet"], [os.devnull])
+            if again.returncode == _MISUNDERSTOOD:
+                raise PatternError
 
-    def _pattern_is_understood(self) -> bool:
-        done = subprocess.run(
-            self._with(["--quiet"], [os.devnull]),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            env=_environment(),
-            check=False,
-        )
-        return done.returncode != _MISUNDERSTOOD
+    def _run(self, options: Sequence[str], paths: Sequence[str]) -> CompletedProcess[bytes]:
+        try:
+            return subprocess.run(
+                self._with(options, paths),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env=_environment(),
+                timeout=self._seconds_left(),
+            )
+        except subprocess.TimeoutExpired as expired:
+            raise TimeoutError from expired
 
     def _seconds_left(self) -> float:
         return max(self._deadline - time.monotonic(), 0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections import defaultdict, deque
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,18 +20,15 @@ from agentcli.events.observations import (
 )
 from agentcli.files.access_scope import AccessScope
 from agentcli.files.guard import Guard
-from agentcli.files.names import display_path, in_outputs, output_name, parse_path
-from agentcli.files.opening import Entry, list_folder
+from agentcli.files.names import display_path, in_outputs, output_name, parse_path, size_text
+from agentcli.files.opening import Entry, list_folder, open_file, replace_file
 from agentcli.files.text import (
     MAX_FILE_BYTES,
     TextFile,
     digest,
     encode,
-    opened,
     os_errors_told,
-    read_bytes,
-    read_text,
-    write_text,
+    text_file,
 )
 
 MAX_UNDO_STEPS = 20
@@ -99,9 +97,16 @@ class FileTracker:
             self._guard.judge_reading(target)
         return target
 
-    def opened(self, path: Path) -> AbstractContextManager[BinaryIO]:
-        """Call `opened` within the limits of this session."""
-        return opened(path, self._guard)
+    @contextlib.contextmanager
+    def opened(self, path: Path) -> Iterator[BinaryIO]:
+        """Open a regular file for reading. Raises ToolError if it is anything else or may not be
+        read."""
+        shown = display_path(path)
+        with os_errors_told(shown):
+            self._guard.judge_name(path)
+            with open(open_file(path, self._guard.judge_reading), "rb") as file:
+                self._guard.judge_inode(os.fstat(file.fileno()), shown)
+                yield file
 
     def is_hidden(self, info: os.stat_result) -> bool:
         """Return whether a file that was reached without symlinks is hidden after all, as a hard
@@ -109,12 +114,28 @@ class FileTracker:
         return self._guard.is_hidden(info)
 
     def read_bytes(self, path: Path, limit: int = MAX_FILE_BYTES) -> bytes:
-        """Call `read_bytes` within the limits of this session."""
-        return read_bytes(path, limit, self._guard)[0]
+        """Return all bytes of a regular file. Raises ToolError if it is anything else, has more
+        than `limit` bytes, or may not be read."""
+        with self.opened(path) as file:
+            size = os.fstat(file.fileno()).st_size
+            data = file.read(limit + 1)
+        if len(data) > limit:
+            raise ToolError(
+                f"{display_path(path)} has {size_text(max(size, len(data)))}, more than the "
+                f"{size_text(limit)} that the file tools take; use bash (grep, head, tail, "
+                "sed -n '1,200p', cut -c).",
+                error_id="file_too_large",
+            )
+        return data
 
     def read_text(self, path: Path) -> TextFile:
-        """Call `read_text` within the limits of this session."""
-        return read_text(path, self._guard)
+        """Read a text file. Raises ToolError if it is not a regular text file of at most
+        MAX_FILE_BYTES, or may not be read."""
+        file = text_file(self.read_bytes(path))
+        if file is None:
+            shown = display_path(path)
+            raise ToolError(f"{shown} is a binary file, not text.", error_id="binary_file")
+        return file
 
     def current_text(self, name: str) -> str | None:
         """Return the content of the file that the model means by `name`; None if it can't be
@@ -132,8 +153,20 @@ class FileTracker:
         return [entry for entry in entries if self._guard.may_read(place / entry.name)]
 
     def write(self, path: Path, text: str, like: TextFile | None) -> str:
-        """Call `write_text` within the limits of this session."""
-        return write_text(path, text, like, self._guard)
+        """Replace or create a file in one step and return its digest.
+
+        Encoding, BOM and line endings come from `like`, the mode from the file that is replaced. If
+        `path` is a symlink, it stays and its target is written. Raises ToolError if `path` leads to
+        what may not be written, even if one of its folders becomes a symlink meanwhile.
+        """
+        shown = display_path(path)
+        data = encode(text, like, shown)
+        with os_errors_told(shown):
+            self._guard.judge_name(path)
+            target = Path(os.path.realpath(path))
+            self._guard.judge_writing(target)
+            replace_file(target, data, shown, self._guard.judge_writing)
+        return digest(data)
 
     def seen(self, path: Path, digest: str) -> None:
         self._digests[_key(path)] = digest

@@ -10,6 +10,7 @@ import contextlib
 import os
 import stat
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from agentcli.files.git_layout import (
     named_place,
     real_place,
 )
-from agentcli.files.opening import open_folder, opened_below
+from agentcli.files.opening import opened_below, opened_folder
 from agentcli.git.config_files import adds_only_harmless, parse
 from agentcli.git.control_files import ControlFiles, Infos, TooManyEntries
 from agentcli.git.quarantine import (
@@ -155,38 +156,25 @@ class Seal:
     def _brought_back(self, quarantine: Quarantine) -> Iterator[Finding]:
         """Remove anything that took the place of this folder and is not one, and move the folder
         back if it was moved away."""
-        with contextlib.suppress(OSError):
-            above = open_folder(self.path.parent, make=False)
-            try:
-                if (info := _stat_below(above, self.path.name)) is not None:
-                    if stat.S_ISDIR(info.st_mode):
-                        return
-                    kept = quarantine.take(above, self.path.name)
-                    yield Finding(self.path, "set aside", why(GIT), kept)
-                if self._anchor is not None and not self.mounted:
-                    moved = os.readlink(f"/proc/self/fd/{self._anchor}")  # noqa: PTH115
-                    if identity(os.lstat(moved)) == identity(os.fstat(self._anchor)):
-                        os.rename(moved, self.path.name, dst_dir_fd=above)
-                        yield Finding(self.path, "moved back", why(GIT))
-            finally:
-                os.close(above)
+        with contextlib.suppress(OSError), opened_folder(self.path.parent) as above:
+            if (info := _stat_below(above, self.path.name)) is not None:
+                if stat.S_ISDIR(info.st_mode):
+                    return
+                kept = quarantine.take(above, self.path.name)
+                yield Finding(self.path, "set aside", why(GIT), kept)
+            if self._anchor is not None and not self.mounted:
+                moved = os.readlink(f"/proc/self/fd/{self._anchor}")  # noqa: PTH115
+                if identity(os.lstat(moved)) == identity(os.fstat(self._anchor)):
+                    os.rename(moved, self.path.name, dst_dir_fd=above)
+                    yield Finding(self.path, "moved back", why(GIT))
 
     # --- reading the folder ---------------------------------------------------------------------
 
-    @contextlib.contextmanager
-    def _opened(self) -> Iterator[int]:
-        place = self._anchor if self._is_anchored() else None
-        top = open_folder(self.path, make=False) if place is None else place
-        try:
-            with opened_below(top, "") as handle:
-                yield handle
-        finally:
-            if place is None:
-                os.close(top)
-
-    def _is_anchored(self) -> bool:
-        """Return whether the folder is still in its place, so that the path need not be walked."""
-        return self._anchor is not None and identity(self.path.stat()) == self._anchored
+    def _opened(self) -> AbstractContextManager[int]:
+        # If the folder is still in its place, the path need not be walked.
+        if self._anchor is not None and identity(self.path.stat()) == self._anchored:
+            return opened_below(self._anchor, "")
+        return opened_folder(self.path)
 
     def _record(self, handle: int, place: str, info: os.stat_result) -> FileRecord:
         with _folder_of(handle, place) as (folder, name):

@@ -20,7 +20,7 @@ from agentcli.events.observations import (
 from agentcli.files.access_scope import AccessScope
 from agentcli.files.names import display_path, parse_path
 from agentcli.files.private import replace_atomically
-from agentcli.files.text import digest, read_text, text_file, write_text
+from agentcli.files.text import TextFile, digest, text_file
 from agentcli.files.tracking import FileTracker, undo_text
 
 # --- text ---------------------------------------------------------------------------------------
@@ -28,6 +28,11 @@ from agentcli.files.tracking import FileTracker, undo_text
 LINES = st.lists(st.text("abé \t'\u2028\f", max_size=8), max_size=8)
 ENDINGS = st.sampled_from(["\n", "\r\n", "\r", "\r\r\n"])
 ENCODINGS = st.sampled_from(["utf-8", "utf-8-sig", "utf-16"])
+read_text = FileTracker(Path("/")).read_text
+
+
+def write_text(path: Path, text: str, like: TextFile | None = None) -> str:
+    return FileTracker(Path("/")).write(path, text, like)
 
 
 @given(lines=LINES, ending=ENDINGS, encoding=ENCODINGS, final=st.booleans())
