@@ -41,6 +41,7 @@ from agentcli.app.side_models import SideModels, check_memory
 from agentcli.app.tool_context import ask_with, tool_context
 from agentcli.app.tool_servers import report_servers, session_tools, start_servers
 from agentcli.app.workspace_warnings import NameFolders, with_named_folders
+from agentcli.checkpoints.checkpointer import Checkpointer
 from agentcli.events import Source
 from agentcli.events.actions import MessageAction, SystemMessageAction
 from agentcli.events.observations import (
@@ -280,14 +281,9 @@ class AgentBuilder:
         side_models = SideModels(self.settings, models, session, limits)
         context.ask_editor = side_models.merge_edit
         of_session = (session, containment, tools, context)
-        policy = SessionPolicy(PolicyParts(*of_session, self.settings.agent, side_models.judge))
-        policy.begin()
+        parts = PolicyParts(*of_session, self.settings.agent, side_models.judge)
+        policy, checkpointer = self._policy_and_checkpointer(parts, agents)
         context.judge_url = policy.judge_url
-        checkpointer = None
-        if self.settings.agent.checkpoints:
-            changes = (policy.files_to_keep, agents.changes_files)
-            checkpointer = build_checkpointer(session, tools, context, *changes)
-            policy.use_coverage(partial(checkpointer.coverage, show_saving(session)))
         known = knowledge.build_knowledge(containment, notes)
         ways = (self.make_approver, self._for_child)
         parent = Parent(*ways, session, containment, policy, limits, level)
@@ -317,6 +313,20 @@ class AgentBuilder:
         )
         notices = (*ready.notices, *agents.notices)
         return OpenSession(session, agent, context, known, policy, hooks, notices, servers=servers)
+
+    def _policy_and_checkpointer(
+        self, parts: PolicyParts, agents: KnownAgents
+    ) -> tuple[SessionPolicy, Checkpointer | None]:
+        """Return what needs each other: the policy lets a command run unasked if a checkpoint
+        covers its targets; the checkpointer adds the files that the policy finds in it."""
+        policy = SessionPolicy(parts)
+        policy.begin()
+        if not self.settings.agent.checkpoints:
+            return policy, None
+        of_session = (parts.session, parts.tools, parts.context)
+        checkpointer = build_checkpointer(*of_session, policy.files_to_keep, agents.changes_files)
+        policy.use_coverage(partial(checkpointer.coverage, show_saving(parts.session)))
+        return policy, checkpointer
 
     def _approver(
         self, policy: SessionPolicy, context: ToolContext, session: Session

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agentcli import __version__
-from agentcli.app.copies import PastFiles
+from agentcli.app.copies import copy_snapshots, moved
+from agentcli.checkpoints.checkpointer import checkpoints_of
 from agentcli.errors import UsageError
 from agentcli.events import Event, Source
 from agentcli.events.actions import MessageAction
 from agentcli.events.observations import SessionStartedObservation
 from agentcli.files.names import quoted_path
-from agentcli.sessions.history import cut_at
+from agentcli.sessions.history import cut_at, former_workspace, snapshot_at
 from agentcli.sessions.manage.forking import copy_events
 from agentcli.sessions.manage.staging import drafting, staging
 from agentcli.sessions.search.finder import new_folder
@@ -40,20 +41,22 @@ def fork(home: Path, original: Path, event_id: int | None, folder: Path | None) 
     record = read_session(original)
     cut = cut_at(record.events, len(record.events) - 1 if event_id is None else event_id)
     copy_id = new_folder(home).name
-    past = PastFiles(record, cut)
-    before = past.workspace
+    tree = snapshot_at(record.events, cut) or ""
+    before = Path(former_workspace(record.events, cut) or record.state.workspace)
     if folder is None and not before.is_absolute():
         raise UsageError(
             f"session {original.name} worked in {before}",
             hint="say where its files are to go: --dir DIR",
         )
-    root = past.store.root
-    top = folder or root.with_name(f"{root.name}-fork-{copy_id[-4:]}")
+    store = checkpoints_of(original, str(before))
+    top = folder or store.root.with_name(f"{store.root.name}-fork-{copy_id[-4:]}")
     _require_free(top)
-    workspace = past.workspace_in(top)
+    # A session begun in a folder of a repository continues in that folder.
+    workspace = moved(before, store.root, top)
     with staging(home, copy_id) as staged, drafting(staged, top) as draft:
-        kept, tree = past.copy_store(staged)
-        notes = kept.write_out(tree, draft, idle=past.idle(tree))
+        events = record.events[: cut + 1]
+        kept, tree, idle = copy_snapshots(store, before, events, tree, staged)
+        notes = kept.write_out(tree, draft, idle=idle)
         kept.move_to(workspace, top)
         copy_events(original, staged, cut, beginning(record, copy_id, cut, before, workspace))
     return Forked(copy_id, cut, workspace, tuple(notes))

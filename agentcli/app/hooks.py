@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from agentcli.app.configuration.places import user_file
-from agentcli.app.sandbox import Containment
+from agentcli.app.sandbox import Containment, with_readable
 from agentcli.hooks.runner import HOOK_MARK, HookRunner
 from agentcli.hooks.session_hooks import Hook, SessionHooks
 from agentcli.sandbox.selection import Sandbox
@@ -46,7 +46,7 @@ def session_hooks(containment: Containment, project_hooks: ProjectHooks) -> Sess
     workspace, sandbox = containment.workspace, containment.sandbox
     free = HookRunner(workspace, _free_environment(containment))
     own = user_file(containment.environ).with_name("hooks")
-    shown = _showing(sandbox, [own]) if own.is_dir() else sandbox
+    shown = with_readable(sandbox, [own]) if own.is_dir() else sandbox
     held = HookRunner(workspace, containment.environment, shown)
     copy = _Copy(containment, project_hooks)
 
@@ -80,7 +80,7 @@ class _Copy:
         self._folder = containment.session_folder / "hooks"
         self._made = False
         environment = {**containment.environment, COPY_VARIABLE: str(self._folder)}
-        sandbox = _showing(containment.sandbox, [self._folder])
+        sandbox = with_readable(containment.sandbox, [self._folder])
         if project_hooks.files:
             sandbox = _hiding(sandbox, self._workspace / FOLDER)
         self.runner = HookRunner(self._workspace, environment, sandbox)
@@ -113,12 +113,6 @@ class _Copy:
             path.write_bytes(data)
             path.chmod(0o500 if name in self._project_hooks.runnable else 0o400)
         self._made = True
-
-
-def _showing(sandbox: Sandbox, folders: list[Path]) -> Sandbox:
-    """Return the sandbox with `folders` readable, which commands don't see."""
-    scope = sandbox.scope
-    return replace(sandbox, scope=replace(scope, readable=(*scope.readable, *folders)))
 
 
 def _hiding(sandbox: Sandbox, folder: Path) -> Sandbox:

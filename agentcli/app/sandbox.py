@@ -190,6 +190,12 @@ class Containment:
         )
 
 
+def with_readable(sandbox: Sandbox, folders: Iterable[Path]) -> Sandbox:
+    """Return the sandbox with `folders` readable, which commands don't see otherwise."""
+    scope = sandbox.scope
+    return replace(sandbox, scope=replace(scope, readable=(*scope.readable, *folders)))
+
+
 def _plan_variables(settings: Settings) -> dict[str, str]:
     """Return extra variables for commands in plan mode, which keep git from writing on the side."""
     return {"GIT_OPTIONAL_LOCKS": "0"} if settings.agent.planning else {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -10,10 +11,9 @@ from pathlib import Path
 
 from agentcli.app.agent_builder import AgentBuilder
 from agentcli.app.checks.check import CheckResult
-from agentcli.app.checks.copy_check import checked_copy
+from agentcli.app.checks.copy_check import CopyCheck
 from agentcli.app.checks.kept_checks import KeptChecks
 from agentcli.app.checks.requirement_spec import require_command
-from agentcli.app.copies import scratch_of_tree
 from agentcli.app.undo import files_now
 from agentcli.checkpoints.checkpointer import checkpoints_of
 from agentcli.checkpoints.snapshots import Checkpoints
@@ -153,13 +153,11 @@ class Bisection:
         return f"{sandbox.layer} network={sandbox.network} read={sandbox.read}"
 
     def _checked(self, tree: str) -> CheckResult:
-        builder, workspace = self.builder, Path(self.record.state.workspace)
-        with scratch_of_tree(
-            builder.home, builder.environ, self.store, workspace, tree, self._idle
-        ) as copy:
-            self.notes += [note for note in copy.notes if note not in self.notes]
-            result = checked_copy(builder, copy, self.options.check, self.options.limit_s)
-        return replace(result, tail=self.redact(result.tail))
+        check = CopyCheck(self.builder, self.options.check, self.options.limit_s, self.redact)
+        workspace = Path(self.record.state.workspace)
+        result, notes = check.run(self.store, workspace, tree, self._idle)
+        self.notes += [note for note in notes if note not in self.notes]
+        return result
 
     @cached_property
     def _idle(self) -> Collection[str] | None:
@@ -172,11 +170,4 @@ def first_index(count: int, holds: Callable[[int], bool]) -> int | None:
     at most log2(count), rounded up; about index 0 only if it holds at all others asked."""
     if not holds(count - 1):
         return None
-    low, high = 0, count - 1
-    while low < high:
-        middle = (low + high) // 2
-        if holds(middle):
-            high = middle
-        else:
-            low = middle + 1
-    return high
+    return bisect_left(range(count - 1), True, key=holds)

@@ -11,14 +11,14 @@ import os
 import socket
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from agentcli.agent.run_limits import Limits
 from agentcli.app.agent_builder import AgentBuilder
 from agentcli.app.checks.check import CheckResult
-from agentcli.app.checks.copy_check import checked_copy
-from agentcli.app.copies import lent_of, moved, scratch_of_tree, scratch_place
+from agentcli.app.checks.copy_check import CopyCheck
+from agentcli.app.copies import lent_by, moved, scratch_place
 from agentcli.app.fork import beginning
 from agentcli.checkpoints.checkpointer import checkpoints_of
 from agentcli.checkpoints.snapshots import Change
@@ -139,7 +139,7 @@ class Tries:
                 "work in copies of it",
                 hint=f"start at its top: -C {root}",
             )
-        lent = lent_of(self._store, self._tree) if lends else ()
+        lent = lent_by(self._store, self._tree) if lends else ()
         return TryCopy(number, workspace, session, root, lent, tuple(notes))
 
     def _branch(self, workspace: Path, root: Path) -> Path:
@@ -236,11 +236,11 @@ def judge(
     base = _first_tree(record.events, record.state.workspace) or tree
     check = None
     if command is not None:
-        idle: Collection[str] | None = idle_snapshots(record.events)
-        with scratch_of_tree(builder.home, builder.environ, store, workspace, tree, idle) as made:
-            made = replace(made, original=copy.original, lent=copy.lent)
-            result = checked_copy(builder, made, command, limit_s)
-        check = replace(result, tail=redact(result.tail))
+        idle = idle_snapshots(record.events)
+        copied = (copy.original, copy.lent)
+        check, _ = CopyCheck(builder, command, limit_s, redact).run(
+            store, workspace, tree, idle, *copied
+        )
         with Session.open(folder) as session:
             session.emit(check.as_event())
     changes = [

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from agentcli.app.copies import moved, scratch_place
+from agentcli.app.copies import copy_snapshots, moved, scratch_place
 from agentcli.checkpoints.checkpointer import checkpoints_of
 from agentcli.checkpoints.snapshots import Checkpoints
 from agentcli.errors import SessionError
@@ -23,7 +23,7 @@ from agentcli.events.observations import (
 from agentcli.replay.plan import first_snapshot
 from agentcli.replay.recorded_file import write_below
 from agentcli.replay.recording import Recording
-from agentcli.sessions.history import all_snapshots, former_workspace, idle_snapshots
+from agentcli.sessions.history import former_workspace
 from agentcli.sessions.manage.staging import Scratch, scratch
 from agentcli.sessions.session import SessionRecord
 
@@ -79,13 +79,9 @@ def replay_copy_of_session(
         )
     theirs = checkpoints_of(record.folder, then)
     with scratch(home, scratch_place(environ)) as made:
-        theirs.copy_to(made.own / "checkpoints", [*all_snapshots(events), *filter(None, [start])])
-        kept = checkpoints_of(made.own, then)
-        idle = idle_snapshots(events)
         if not start:
-            start = kept.take().tree
             notes.append("no checkpoint was kept: its files are taken as they are now")
-            idle = None if idle is None else [*idle, start]
+        kept, start, idle = copy_snapshots(theirs, Path(then), events, start, made.own)
         top = made.files / theirs.root.name
         notes += kept.write_out(start, top, idle=idle, lend=True)
         workspace = moved(Path(then), theirs.root, top)
