@@ -64,19 +64,21 @@ LAZY_IMPORTS = {
     ): "70 ms, with pydantic; for sessions",
     ("cli/conversation/opening.py", "agentcli.cli.asking.first_setup"): "where there is no key yet",
     ("cli/commands/batch.py", "agentcli.cli.batch.run"): "300 ms; --help needs nothing of it",
+    ("cli/commands/batch.py", "agentcli.batch.start"): "with it",
+    ("cli/commands/batch.py", "agentcli.cli.builders"): "with it",
     (
         "cli/commands/rewind.py",
         "agentcli.cli.sessions.choose_message",
     ): "60 ms, with prompt_toolkit",
     (
         "cli/commands/rewind.py",
-        "agentcli.cli.running.continue_session",
+        "agentcli.cli.running.stored_session",
     ): "300 ms; only for a message to go on with",
     ("cli/commands/rewind.py", "agentcli.ui.picker"): "60 ms, with prompt_toolkit",
     ("cli/commands/fork.py", "agentcli.cli.sessions.choose_message"): "60 ms, with prompt_toolkit",
     (
         "cli/commands/fork.py",
-        "agentcli.cli.running.continue_session",
+        "agentcli.cli.running.stored_session",
     ): "300 ms; only for a message to go on with",
     ("cli/commands/fork.py", "agentcli.ui.picker"): "60 ms, with prompt_toolkit",
     (

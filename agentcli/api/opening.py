@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from agentcli.api.earlier_events import earlier_conversation, record_earlier
+from agentcli.api.function_tools import as_tools
 from agentcli.api.options import Respond, SessionOptions
-from agentcli.api.own_tools import as_tools
 from agentcli.app.agent_builder import AgentBuilder
 from agentcli.app.builders import NOBODY, UserQuestions, builder_in
 from agentcli.app.checks.requirement_spec import RequirementSpec, requirement_spec
@@ -22,9 +22,10 @@ from agentcli.app.resume import workspace_of
 from agentcli.errors import UsageError
 from agentcli.events import Action, Event, Progress, Risk
 from agentcli.events.progress import Notice
-from agentcli.sessions.manage.naming import checked_name, require_free
+from agentcli.sessions.manage.naming import free_name
 from agentcli.sessions.search.finder import find
-from agentcli.sessions.session import Session, Subscriber
+from agentcli.sessions.session import Session as StoredSession
+from agentcli.sessions.session import Subscriber
 from agentcli.settings import Settings
 from agentcli.system.homes import state_home
 from agentcli.system.programs import user_environ
@@ -111,7 +112,7 @@ def _values(options: Mapping[str, Any]) -> dict[str, Any]:
 def _opened(
     builder: AgentBuilder, options: SessionOptions, folder: Path | None, follower: _Follower
 ) -> OpenSession:
-    def subscribers(session: Session) -> Sequence[Subscriber]:
+    def subscribers(session: StoredSession) -> Sequence[Subscriber]:
         return follower.subscribers()
 
     try:
@@ -119,8 +120,7 @@ def _opened(
             return builder.reopen(folder, subscribers, options.get("model"), has_message=True)
         name = options.get("name")
         if name is not None:
-            name = checked_name(name)
-            require_free(builder.home, name)
+            name = free_name(builder.home, name)
         earlier = earlier_conversation(options.get("initial_events", ()))
         ready = builder.prepare()
         if told := options.get("instructions"):

@@ -8,11 +8,14 @@ from typing import Any
 
 from agentcli.app.agent_builder import AgentBuilder
 from agentcli.app.builders import builder_in
+from agentcli.app.configuration.config import parse_assignments
 from agentcli.cli.error_reporting import print_error
+from agentcli.cli.flags import Flags
 from agentcli.cli.places import here
 from agentcli.errors import ConfigError
 from agentcli.security.redact import Redactor
 from agentcli.security.secret_variables import masked_values
+from agentcli.sessions.state import State
 
 
 def builder_for(
@@ -24,6 +27,17 @@ def builder_for(
     key. Nobody is asked whether the folder is trusted. Raises ConfigError for wrong settings,
     unless there is `on_fault`, which then receives the error."""
     return builder_in(workspace, flags, on_fault=on_fault)[0]
+
+
+def given_settings(flags: Flags) -> dict[str, Any]:
+    """Return the settings given on the command line, by --set and by flags of their own, by dotted
+    key. Raises UsageError."""
+    return {**parse_assignments(flags.assignments), **flags.settings()}
+
+
+def builder_of(state: State, **options: Any) -> AgentBuilder:
+    """Return `builder_for` the folder in which a session works; if it is gone, for this one."""
+    return builder_for(state.local_workspace or here(), **options)
 
 
 def report_config_error(fault: ConfigError) -> None:

@@ -26,7 +26,7 @@ from typer.main import get_command, get_group
 
 from agentcli import __version__
 from agentcli.app.configuration.store import use_configured_store
-from agentcli.cli.quoting import quoted
+from agentcli.cli.without_command import as_run
 from agentcli.errors import AgentError, UsageError
 from agentcli.extensions import ExtensionPoint
 from agentcli.interrupts import shield
@@ -147,7 +147,7 @@ def _unknown(ctx: Any, args: list[str], names: list[str]) -> UsageError:
     hints = [f"did you mean {' or '.join(f'{path} {name}' for name in near)}?"] if near else []
     if ctx.parent is None:
         task = " ".join(word for word in args if word != "--help")
-        hints.append(f"to have it done: agent run {quoted(task)}")
+        hints.append(f"to have it done: {as_run(task)}")
     hints = hints or [f"see: {path} --help"]
     return UsageError(f"{path} has no command {wrong!r}", hint="\n  ".join(hints))
 

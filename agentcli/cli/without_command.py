@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from itertools import zip_longest
 
@@ -33,6 +34,13 @@ def opens_conversation(arguments: list[str]) -> bool:
         and not _NO_CONVERSATION.intersection(arguments)
         and no_terminal() == ""
     )
+
+
+def as_run(task: str) -> str:
+    """Return the command line that does `task`, in double quotes if nothing in it has a meaning
+    there."""
+    quoted = shlex.quote(task) if set('"$`!\\').intersection(task) else f'"{task}"'
+    return f"agent run {quoted}"
 
 
 def no_terminal() -> str:

@@ -388,7 +388,7 @@ def test_every_command_has_help_and_no_heavy_import_at_the_start(agent):
     for name in names:
         assert "Usage: agent sessions" in agent("sessions", name, "--help").stdout
     program = (
-        "import sys\nfrom agentcli.cli import app\n"
+        "import sys\nfrom agentcli.cli import command_tree\n"
         "print(*sorted({'sqlite3', 'tarfile', 'zipfile', 'pydantic'} & set(sys.modules)))"
     )
     done = subprocess.run(

@@ -15,11 +15,10 @@ import sys
 from contextlib import suppress
 from typing import Annotated
 
-from agentcli.app.configuration.config import parse_assignments
 from agentcli.app.configuration.store import use_configured_store
 from agentcli.app.configuration.trust import require_outside_session
 from agentcli.cli.asking.trust import would_take_effect
-from agentcli.cli.builders import redactor
+from agentcli.cli.builders import given_settings, redactor
 from agentcli.cli.flags import Flags, with_flags
 from agentcli.cli.options import option
 from agentcli.cli.places import home
@@ -27,6 +26,7 @@ from agentcli.cli.sessions.upkeep import clean_up_interrupted_work
 from agentcli.errors import ConfigError
 from agentcli.logs import log_to
 from agentcli.system.programs import user_environ
+from agentcli.ui.sanitize import say_note
 
 _LONGEST_LOG = 1_000_000
 _FLAGS = ("model", "effort", "add_dir", "share_tmp", "approval", "yolo", "allow", "deny")
@@ -51,12 +51,12 @@ def acp(
             hint="install it beside agent: pip install 'agentcli[acp]'",
         ) from error
     if sys.stdin.isatty():
-        print("agent: waiting for an editor on stdin; Ctrl-C ends it", file=sys.stderr)
-    assigned = parse_assignments(flags.assignments)
-    use_configured_store(assigned)
+        say_note("waiting for an editor on stdin; Ctrl-C ends it")
+    given = given_settings(flags)
+    use_configured_store(given)
     clean_up_interrupted_work()
     _begin_log()
-    return serve(SessionDefaults({**assigned, **flags.settings()}, would_take_effect))
+    return serve(SessionDefaults(given, would_take_effect))
 
 
 def _begin_log() -> None:

@@ -60,19 +60,15 @@ def batch(
     as_json: Annotated[bool, option("--json", "The summary for programs.")] = False,
 ) -> int:
     # Help and wrong flags don't need the modules of sessions, which take 0.3 s to load.
+    from agentcli.batch.start import BatchRequest
     from agentcli.cli.batch.run import run
+    from agentcli.cli.builders import given_settings
 
-    return run(
-        flags,
-        tasks,
-        out,
-        workers,
-        budget_usd=max_budget_usd,
-        predictions=swe_bench,
-        retry=retry_errors,
-        ray=ray,
-        as_json=as_json,
+    values = given_settings(flags)
+    request = BatchRequest(
+        tasks, out, workers, values, max_budget_usd, swe_bench, retry_errors, ray
     )
+    return run(request, quiet=flags.quiet, as_json=as_json)
 
 
 COMMAND = with_flags(batch, _FLAGS)

@@ -15,24 +15,21 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Annotated, Any
 
-from agentcli.app.agent_builder import AgentBuilder
 from agentcli.app.checks.bisect import Bisection, BisectOptions, BisectResult, Verdict
 from agentcli.app.configuration.config import parse_assignments
-from agentcli.cli.builders import builder_for, redactor
+from agentcli.cli.builders import builder_of, redactor
 from agentcli.cli.commands.diff import print_patch
 from agentcli.cli.flags import require_check, seconds
 from agentcli.cli.options import Json, NoPager, SessionOption, SessionOrNewest, option
 from agentcli.cli.pager import paged
-from agentcli.cli.places import here
 from agentcli.cli.sessions.selector import selected
 from agentcli.cli.sessions.undo_report import change_as_dict, change_line
 from agentcli.cli.terminal import working
 from agentcli.sessions.history import FileState, actions_of_step
 from agentcli.sessions.search.finder import state_of
-from agentcli.ui.sanitize import printable
+from agentcli.ui.sanitize import printable, say_note
 from agentcli.ui.screen import Screen
 from agentcli.ui.style import Span, Style
 from agentcli.ui.summary import duration
@@ -59,11 +56,11 @@ def bisect(
     require_check(check)
     folder = selected(named, session)
     options = BisectOptions(check, until_passes, seconds("--max-time", max_time), runs, again)
-    builder = _builder(folder, assignments)
+    builder = builder_of(state_of(folder), flags=parse_assignments(assignments))
     bisection = Bisection(folder, builder, options, redactor())
     found = bisection.run(_Progress(bisection).watch)
     for note in _notes(bisection, found):
-        print(f"agent: {printable(note, multiline=False)}", file=sys.stderr)
+        say_note(printable(note, multiline=False))
     if as_json:
         print(json.dumps(_as_dict(bisection, found)))
     elif found.first is None or found.before is None:
@@ -72,11 +69,6 @@ def bisect(
     else:
         _tell(bisection, found.before, found.first, no_pager)
     return 0 if found.before else 1
-
-
-def _builder(folder: Path, assignments: list[str] | None) -> AgentBuilder:
-    workspace = state_of(folder).local_workspace or here()
-    return builder_for(workspace, flags=parse_assignments(assignments))
 
 
 class _Progress:

@@ -17,13 +17,12 @@ from typing import Annotated, Any
 
 from agentcli.app.compact import Compaction
 from agentcli.app.compact import compact as compact_session
-from agentcli.cli.builders import builder_for
+from agentcli.cli.builders import builder_of
 from agentcli.cli.options import Json, SessionOption, SessionOrNewest, option
-from agentcli.cli.places import here
 from agentcli.cli.sessions.selector import selected
 from agentcli.cli.terminal import working
 from agentcli.sessions.search.finder import state_of
-from agentcli.ui.sanitize import printable
+from agentcli.ui.sanitize import printable, say_note
 from agentcli.ui.summary import count, money, quantity
 
 
@@ -37,7 +36,7 @@ def compact(
     as_json: Json = False,
 ) -> None:
     folder = selected(named, session)
-    builder = builder_for(state_of(folder).local_workspace or here())
+    builder = builder_of(state_of(folder))
     with working("summing up"):
         done = compact_session(builder, folder, focus, preview=preview)
     if as_json:
@@ -63,11 +62,12 @@ def _as_dict(session_id: str, done: Compaction, preview: bool) -> dict[str, Any]
 
 
 def _tell(done: Compaction, preview: bool) -> None:
-    if done.action is not None and done.action.summary:
-        print(printable(done.action.summary))
-    if done.action is not None and done.action.summariser_error:
-        reason = printable(done.action.summariser_error, multiline=False)
-        print(f"agent: summed up without a model: {reason}", file=sys.stderr)
+    action = done.action
+    if action is not None and action.summary:
+        print(printable(action.summary))
+    if action is not None and action.summariser_error:
+        reason = printable(action.summariser_error, multiline=False)
+        say_note(f"summed up without a model: {reason}")
     print(what_was_saved(done, preview=preview), file=sys.stderr)
 
 

@@ -16,9 +16,8 @@ from collections.abc import Sequence
 from shutil import get_terminal_size
 from typing import Annotated, Any
 
-from agentcli.cli.builders import builder_for, report_config_error
+from agentcli.cli.builders import builder_of, report_config_error
 from agentcli.cli.options import Json, SessionOption, SessionOrNewest, option
-from agentcli.cli.places import here
 from agentcli.cli.sessions.selector import selected
 from agentcli.events import Event
 from agentcli.llm.catalog import Catalog
@@ -61,7 +60,11 @@ def context(
     as_json: Json = False,
 ) -> None:
     record = read_session(selected(named, session))
-    use = use_of(record.events, record.state.model, _settings(record))
+    use = use_of(
+        record.events,
+        record.state.model,
+        builder_of(record.state, on_fault=report_config_error).settings,
+    )
     if as_json:
         print(json.dumps(as_data(record, use), indent=2))
         return
@@ -205,10 +208,6 @@ def _label(share: Share) -> str:
 
 def _percent(tokens: int, window: int) -> str:
     return f"{100 * tokens / window:.1f} %" if window else "?"
-
-
-def _settings(record: SessionRecord) -> Settings:
-    return builder_for(record.state.local_workspace or here(), report_config_error).settings
 
 
 COMMAND = context

@@ -206,7 +206,7 @@ def _sandbox(builder: AgentBuilder, place: Path | None) -> Iterator[Check]:
         scope = find_access_scope(
             builder.workspace,
             builder.environ,
-            own=own,
+            agent_files=own,
             tmp=Path(name),
             confined=settings.read == "workspace",
         )

@@ -22,7 +22,7 @@ from agentcli.cli.places import home, named_folder
 from agentcli.cli.sessions.selector import selected
 from agentcli.cli.terminal import at_terminal, working
 from agentcli.sessions.session import read_session
-from agentcli.ui.sanitize import printable
+from agentcli.ui.sanitize import printable, say_note
 
 
 def fork(
@@ -46,13 +46,13 @@ def fork(
         print(json.dumps({**told, "workspace": str(done.workspace), "notes": done.notes}))
         return 0
     for note in done.notes:
-        print(f"agent: {printable(note, multiline=False)}", file=sys.stderr)
+        say_note(printable(note, multiline=False))
     where = printable(str(done.workspace), multiline=False)
     print(f"forked at event {done.at_event}; the files are in {where}", file=sys.stderr)
     if not message:
         print(f'agent resume {done.session_id} "…"')
         return 0
-    from agentcli.cli.running.continue_session import continue_session
+    from agentcli.cli.running.stored_session import continue_session
 
     return continue_session(home() / "sessions" / done.session_id, message)
 

@@ -18,7 +18,7 @@ def init(flags: Flags) -> int:
     from agentcli.cli.running.new_session import NewSession
     from agentcli.cli.running.work import work
 
-    return work(flags, NewSession(INIT_TASK, flags, None))
+    return work(flags, NewSession(INIT_TASK, flags))
 
 
 COMMAND = init

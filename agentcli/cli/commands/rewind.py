@@ -56,7 +56,7 @@ def rewind(
         report_undo(opened.id, done, as_json, flags)
     if not message:
         return 0
-    from agentcli.cli.running.continue_session import continue_session
+    from agentcli.cli.running.stored_session import continue_session
 
     return continue_session(folder, message)
 

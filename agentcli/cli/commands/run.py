@@ -72,7 +72,7 @@ def _work_in_new(
         if record is not None:
             raise UsageError("--record is for one session, not for several tries")
         options = TryOptions(tries or len(models), models, name)
-        return run_tries(flags, NewSession(task, flags, None), options)
+        return run_tries(flags, NewSession(task, flags), options)
     from agentcli.cli.running.work import work
 
     if record is None:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from agentcli.cli.conversation.control import ConversationControl
 from agentcli.cli.conversation.line_inputs import LineInputs
-from agentcli.cli.quoting import quoted
-from agentcli.cli.without_command import no_terminal
+from agentcli.cli.without_command import as_run, no_terminal
 from agentcli.errors import UsageError
 from agentcli.interrupts import before_end, shield
 from agentcli.system.homes import state_home
@@ -79,8 +78,7 @@ def converse(
     """Run a conversation until the user leaves; return the exit code. `find` returns the session
     to continue; None begins a new one. Raises AgentError when it can't begin."""
     if why := no_terminal():
-        said = f"agent run {quoted(task or 'fix the failing test')}"
-        raise UsageError(why, hint=f"for one task: {said}")
+        raise UsageError(why, hint=f"for one task: {as_run(task or 'fix the failing test')}")
     control = show_prompt()
     try:
         # The user can type from here on; the rest takes most of a second to load.

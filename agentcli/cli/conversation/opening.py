@@ -13,16 +13,12 @@ from threading import Thread
 
 from agentcli import __version__
 from agentcli.app.agent_builder import AgentBuilder, Prepared
-from agentcli.app.builders import UserQuestions, builder_in
-from agentcli.app.configuration.config import parse_assignments
 from agentcli.app.configuration.places import resolve_workspace
 from agentcli.app.configuration.store import use_configured_store
-from agentcli.app.configuration.trust import Answer
-from agentcli.app.delegation.child_parent import ApproverFactory
 from agentcli.app.resume import workspace_of
 from agentcli.app.server_mentions import resources
-from agentcli.cli.asking.folders import ask_folders
-from agentcli.cli.asking.trust import ask_trust
+from agentcli.cli.asking.builder import asking_builder
+from agentcli.cli.builders import given_settings
 from agentcli.cli.conversation.control import ConversationControl
 from agentcli.cli.conversation.conversation import Conversation
 from agentcli.cli.conversation.mentions import MENTION
@@ -43,14 +39,9 @@ from agentcli.cli.slash_command import (
     slash_commands,
 )
 from agentcli.errors import SetupNeeded
-from agentcli.events.progress import Notice
 from agentcli.files.walking import walk
-from agentcli.security.trust import Fingerprint, TrustState
 from agentcli.sessions.search.finder import offered
-from agentcli.settings import Settings
 from agentcli.system.programs import user_environ
-from agentcli.ui.approval_question import RuleOffers
-from agentcli.ui.approver import TerminalApprover
 from agentcli.ui.folding import FOLDED
 from agentcli.ui.live import terminal_size
 from agentcli.ui.plain import terminal_colors
@@ -83,7 +74,7 @@ def open_conversation(
             folding=None if flags.verbose else replace(FOLDED, hint="Ctrl-O"),
         )
     )
-    use_configured_store(parse_assignments(flags.assignments))
+    use_configured_store(given_settings(flags))
     folder = None
     if find is not None:
         with prompt.suspended():
@@ -141,35 +132,7 @@ def _builder(
     """Return a builder under the settings in force in `workspace`; the user is asked at the
     terminal whatever needs an answer."""
 
-    def trusts(found: Fingerprint, state: TrustState) -> Answer:
-        with prompt.suspended():
-            return ask_trust(found, state)
-
-    @cache
-    def name_folders(folder: Path, home: Path) -> Sequence[str]:
-        with prompt.suspended():
-            return ask_folders(folder, home)
-
-    def asks(settings: Settings) -> ApproverFactory:
-        def make_approver(
-            offers: RuleOffers, current_text: Callable[[str], str | None]
-        ) -> TerminalApprover:
-            return TerminalApprover(
-                suspended=prompt.suspended,
-                before_asking=renderer.pause,
-                offers=offers,
-                current_text=current_text,
-                timeout_s=settings.agent.approval_timeout_s,
-            )
-
-        return make_approver
-
-    questions = UserQuestions(trusts, asks, name_folders)
-    values = {**parse_assignments(flags.assignments), **flags.settings()}
-    builder, notices = builder_in(workspace, values, questions, interactive=True)
-    for notice in notices:
-        renderer.on_progress(Notice(notice))
-    return builder
+    return asking_builder(flags, workspace, renderer, suspended=prompt.suspended, interactive=True)
 
 
 def _unfold(conversation: Conversation) -> None:

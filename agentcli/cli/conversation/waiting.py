@@ -4,21 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from threading import RLock
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from agentcli.errors import UsageError
 from agentcli.ui.prompt.control import Submission, Waiting
 
-
-class Mailbox(Protocol):
-    """The messages that wait for a session to hear them."""
-
-    def put(self, submission: Submission) -> str:
-        """Add the message and return its id. Raises AgentError."""
-
-    def remove(self, message_id: str) -> None: ...
-    def texts(self) -> dict[str, str]:
-        """Return the texts of all waiting messages by id, oldest first."""
+if TYPE_CHECKING:
+    from agentcli.cli.conversation.mailbox import SessionMailbox
 
 
 @dataclass(frozen=True)
@@ -40,7 +32,7 @@ class WaitingInputs:
     where there is no session."""
 
     def __init__(self) -> None:
-        self.mailbox: Mailbox | None = None
+        self.mailbox: SessionMailbox | None = None
         self._entries: list[_Entry] = []
         self._lock = RLock()
 

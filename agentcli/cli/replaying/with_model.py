@@ -11,8 +11,8 @@ from agentcli.app.fork import fork
 from agentcli.cli.builders import builder_for
 from agentcli.cli.flags import Flags
 from agentcli.cli.places import here, home, named_folder
-from agentcli.cli.running.continue_session import continue_session
 from agentcli.cli.running.new_session import NewSession
+from agentcli.cli.running.stored_session import continue_session
 from agentcli.cli.running.work import work
 from agentcli.errors import SessionError, UsageError
 from agentcli.events import Event
@@ -81,7 +81,7 @@ def _begin(recording: Recording, model: str, folder: Path | None) -> int:
     except OSError as error:
         raise SessionError(f"its files can't be written: {error}") from error
     flags = Flags(model=model, folder=str(workspace), no_stdin=True)
-    return work(flags, NewSession(task, flags, None))
+    return work(flags, NewSession(task, flags))
 
 
 def _require_usable(model: str, workspace: Path) -> None:

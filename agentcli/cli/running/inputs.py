@@ -3,12 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Protocol
 
 from agentcli.app.agent_builder import AgentBuilder
 from agentcli.app.checks.requirement_spec import RequirementSpec
 from agentcli.app.open_session import OpenSession
 from agentcli.cli.running import stdin
+from agentcli.cli.running.outcome import OutcomeReporter
 from agentcli.ui.sanitize import say_note
+
+
+class Opening(Protocol):
+    """A new session, or an old one to continue."""
+
+    def workspace(self, folder: str | None) -> Path:
+        """Return the folder to work in; `folder` is the value of -C."""
+
+    def open(self, builder: AgentBuilder, outcome: OutcomeReporter) -> OpenSession:
+        """Return the session, with what the user said recorded in it."""
+
+    def read(self, builder: AgentBuilder) -> UserInput:
+        """Return what the user says, for whoever opens the session. Raises UsageError."""
 
 
 @dataclass(frozen=True)

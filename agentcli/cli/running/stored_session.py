@@ -6,6 +6,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -26,6 +27,7 @@ from agentcli.errors import UsageError
 from agentcli.sessions import inbox
 from agentcli.sessions.session import Session, SessionRecord, Subscriber, read_session
 from agentcli.ui.resume_summary import one_line, show_summary, summarise
+from agentcli.ui.sanitize import say_note
 
 _LONGEST_QUOTED = 60
 _FLAGS = {"check": "--check", "tests": "--require-evidence", "answer_schema": "--output-schema"}
@@ -49,26 +51,24 @@ def work_in_stored(
     return run_tries(flags, stored, options, stored.record)
 
 
+@dataclass
 class StoredSession:
     """An old session, continued with or without a message."""
 
-    def __init__(self, which: SessionSelector, message: str | None, flags: Flags) -> None:
-        self._which = which
-        self._message = message
-        self._typed = ""
-        self._flags = flags
-        self._images = flags.images or ()
-        self._folder: Path | None = None
+    which: SessionSelector
+    message: str | None
+    flags: Flags
+    _folder: Path | None = None
+    _typed: str = ""
+    """The message that the user typed while choosing the session."""
 
     def workspace(self, folder: str | None) -> Path:
-        self._folder, self._typed = _found(self._which, folder)
+        self._folder, self._typed = _found(self.which, folder)
         return resolve_workspace(folder) if folder else workspace_of(self._folder)
 
     def open(self, builder: AgentBuilder, outcome: OutcomeReporter) -> OpenSession:
         said = self.read(builder)
-        required = requirement_spec(
-            builder.settings.run, self._flags.output_schema, builder.environ
-        )
+        required = requirement_spec(builder.settings.run, self.flags.output_schema, builder.environ)
 
         def subscribers(session: Session) -> Sequence[Subscriber]:
             self._tell_summary(session)
@@ -80,7 +80,7 @@ class StoredSession:
             opened = builder.reopen(
                 self.folder,
                 subscribers,
-                self._flags.model,
+                self.flags.model,
                 has_message=said.piped is not None,
                 required=required,
             )
@@ -98,45 +98,44 @@ class StoredSession:
 
     def read(self, builder: AgentBuilder) -> UserInput:
         """Return what is said to the session. Raises UsageError."""
-        message: str | None = self._message or self._typed
-        if self._images and not message:
+        message: str | None = self.message or self._typed
+        if self.flags.images and not message:
             raise UsageError(
                 "the image needs a message",
                 hint=f'e.g. agent resume {self.folder.name} "what is wrong here?" -i FILE',
             )
         piped = None
-        if self._message == "-":
+        if self.message == "-":
             message, piped = None, stdin.read_task()
         elif message:
-            piped = piped_beside(builder, self._flags.no_stdin)
-        return UserInput(message, piped, attached(self._images))
+            piped = piped_beside(builder, self.flags.no_stdin)
+        return UserInput(message, piped, attached(self.flags.images or ()))
 
     def _tell_summary(self, session: Session) -> None:
         with suppress(OSError):
             warn_unfinished_restore(session)
-        if self._flags.quiet:
+        if self.flags.quiet:
             return
 
         waiting = [session.redact(message.text) for message in inbox.waiting(session.folder)]
         summary = summarise(session.events, session.state, waiting)
         # If nobody reads stderr, the session continues all the same.
         with suppress(OSError):
-            if sys.stderr.isatty() or self._flags.verbose:
+            if sys.stderr.isatty() or self.flags.verbose:
                 show_summary(summary, sys.stderr, datetime.now(UTC))
             else:
                 print(one_line(summary), file=sys.stderr)
 
     def _tell_dropped(self, session: Session) -> None:
         """Say which unmet requirements of the earlier work no longer hold, as this is new work."""
-        if self._flags.quiet or not session.state.required or session.state.exit_code == 0:
+        if self.flags.quiet or not session.state.required or session.state.exit_code == 0:
             return
         required = session.state.required
         flags = [flag for key, flag in _FLAGS.items() if required[key] not in (None, False, "")]
         with suppress(OSError):
-            print(
-                f"agent: {' and '.join(flags)} applied to the earlier work only; "
-                "give it again to apply it to this message",
-                file=sys.stderr,
+            say_note(
+                f"{' and '.join(flags)} applied to the earlier work only; "
+                "give it again to apply it to this message"
             )
 
 
@@ -153,3 +152,10 @@ def _found(which: SessionSelector, folder: str | None) -> Chosen:
 def _as_message(text: str) -> str:
     quoted = shlex.quote(text)
     return f"agent resume --last {quoted if len(quoted) <= _LONGEST_QUOTED else '…'}"
+
+
+def continue_session(folder: Path, message: str | None, model: str | None = None) -> int:
+    """Let the agent, or another `model`, work on `message` in the session in `folder`, or on what
+    is left to do there. Return the exit code."""
+    flags = Flags(model=model)
+    return work(flags, StoredSession(SessionSelector(folder.name), message, flags))

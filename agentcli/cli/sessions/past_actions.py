@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -27,6 +26,7 @@ from agentcli.system.homes import user_home
 from agentcli.system.programs import user_environ
 from agentcli.tools.base import Effect
 from agentcli.tools.collection import TOOLS
+from agentcli.ui.sanitize import say_note
 
 Against = Annotated[
     list[str] | None,
@@ -98,7 +98,7 @@ def past_actions(against: list[str] | None) -> Iterator[Past]:
         try:
             record = read_session(folder)
         except SessionError as error:
-            print(f"agent: {folder.name} is skipped: {error.message}", file=sys.stderr)
+            say_note(f"{folder.name} is skipped: {error.message}")
             continue
         workspace = Path(record.state.workspace or here())
         yield from _of_session(folder.name, workspace, record.events)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 from agentcli.cli.places import home
@@ -49,5 +48,5 @@ def remove_sessions(
     elif gone and not dry_run:
         print(f"removed {count(len(gone), 'session')}, {size_text(freed)} freed")
     elif found and not dry_run:
-        print("agent: nothing was removed", file=sys.stderr)
+        say_note("nothing was removed")
     return 1 if failures else 0

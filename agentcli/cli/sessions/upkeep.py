@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-import sys
-
 from agentcli.checkpoints.pack_store import empty_pool
 from agentcli.cli.places import home
 from agentcli.sessions.manage.staging import sweep
 from agentcli.sessions.recovery import unfinished_restore
 from agentcli.sessions.session import Session
-from agentcli.ui.sanitize import printable
+from agentcli.ui.sanitize import printable, say_note
 
 
 def clean_up_interrupted_work() -> None:
     """Remove what killed commands left half done, and report what became of it."""
     for told in sweep(home()):
-        print(f"agent: {printable(told, multiline=False)}", file=sys.stderr)
+        say_note(printable(told, multiline=False))
     empty_pool(home())
 
 
 def warn_unfinished_restore(session: Session) -> None:
     """Report that a restore of files was cut off because its process ended."""
     if begun := unfinished_restore(session.events):
-        print(
-            f"agent: {begun.content} was interrupted: some files are restored, others are not\n"
+        say_note(
+            f"{begun.content} was interrupted: some files are restored, others are not\n"
             f"  to finish it: {begun.command}\n"
-            f"  to take it back: agent rewind {session.id} --files --to {begun.kept_at}",
-            file=sys.stderr,
+            f"  to take it back: agent rewind {session.id} --files --to {begun.kept_at}"
         )

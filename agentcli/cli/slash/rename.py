@@ -7,21 +7,20 @@ from agentcli.cli.slash_command import SlashCommand
 from agentcli.errors import UsageError
 from agentcli.events import Source
 from agentcli.events.actions import RenameAction
-from agentcli.sessions.manage.naming import checked_name, require_free
+from agentcli.sessions.manage.naming import free_name
 from agentcli.ui.style import Span
 
 
 def rename(conversation: Conversation, argument: str) -> None:
     if not argument:
         raise UsageError("which name?", hint="/rename the parser")
-    name, home = checked_name(argument), conversation.builder.home
+    home = conversation.builder.home
     if conversation.opened is None:
-        require_free(home, name)
-        conversation.name = name
-        conversation.print([Span(f"the session will be named {name}", "dim")])
+        conversation.name = free_name(home, argument)
+        conversation.print([Span(f"the session will be named {conversation.name}", "dim")])
     else:
         session = conversation.open_session().session
-        require_free(home, name, session.folder)
+        name = free_name(home, argument, session.folder)
         session.emit(RenameAction(name=name, source=Source.USER))
 
 

@@ -131,21 +131,16 @@ class Listener:
 
     def _take(self, line: dict[str, Any]) -> None:
         progress = self.progress
-        match line["type"]:
-            case "progress":
+        match line:
+            case {"type": "progress", "cost_usd": cost}:
                 progress.doing = line["doing"]
                 progress.steps = line["steps"] - self._before.iteration
-                cost, before = line["cost_usd"], self._before.cost_usd
+                before = self._before.cost_usd
                 progress.cost_usd = None if None in (cost, before) else cost - before
-            case "result":
+            case {"type": "result"}:
                 progress.take_result(line)
-            case "judged":
-                progress.judged = _judgement(line)
-            case "not_judged":
+            case {"type": "judged", "check": check, **facts}:
+                checked = check and CheckResult(**check)
+                progress.judged = Judgement(**{**facts, "check": checked})
+            case {"type": "not_judged"}:
                 progress.error = line["error"]
-
-
-def _judgement(line: dict[str, Any]) -> Judgement:
-    check = line["check"] and CheckResult(**line["check"])
-    facts = {name: line[name] for name in ("base", "tree", "files", "added", "removed")}
-    return Judgement(**facts, check=check)

@@ -10,19 +10,18 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Protocol
 
 from agentcli import interrupts
 from agentcli.agent.run_limits import MAX_BUDGET
 from agentcli.app.agent_builder import AgentBuilder
-from agentcli.app.builders import NOBODY, UserQuestions, builder_in
 from agentcli.app.checks.requirement_spec import requirement_spec
 from agentcli.app.checks.tries import Tries, TryCopy, tries_of
-from agentcli.app.configuration.config import parse_assignments
+from agentcli.app.configuration.store import use_configured_store
 from agentcli.checkpoints.snapshots import Change
-from agentcli.cli.asking.trust import ask_trust
+from agentcli.cli.asking.builder import asking_builder
+from agentcli.cli.builders import given_settings
 from agentcli.cli.flags import Flags
-from agentcli.cli.running.inputs import UserInput
+from agentcli.cli.running.inputs import Opening, UserInput
 from agentcli.cli.running.outcome import OutcomeReporter
 from agentcli.cli.running.stdin import kept_on_failure
 from agentcli.cli.running.work import report_failures
@@ -37,26 +36,15 @@ from agentcli.files.names import display_path
 from agentcli.interrupts import shield
 from agentcli.messages import Usage
 from agentcli.sessions.library import close_libraries
-from agentcli.sessions.manage.naming import checked_name, require_free
+from agentcli.sessions.manage.naming import free_name
 from agentcli.sessions.session import SessionRecord, read_session
 from agentcli.system.forked import Forked, fork
-from agentcli.ui.approval_terminal import can_ask
 from agentcli.ui.summary import RunSummary
 
 _TICK_S = 0.1
 _PATIENCE_S = 15.0
 """How long interrupted tries may take to report what they did; their records are complete."""
 _MOST_NAMED = 5
-
-
-class Beginning(Protocol):
-    """The starting point of every try."""
-
-    def workspace(self, folder: str | None) -> Path:
-        """Return the folder to work in; `folder` is the value of -C."""
-
-    def read(self, builder: AgentBuilder) -> UserInput:
-        """Return the first message."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +59,7 @@ class TryOptions:
     def require_name(self, home: Path) -> None:
         """Raise UsageError if the name is invalid or another session's."""
         if self.name is not None:
-            require_free(home, checked_name(self.name))
+            free_name(home, self.name)
 
     def model(self, number: int) -> str:
         """Return the model of try `number`, from 1; "" if all tries use the default one."""
@@ -80,25 +68,22 @@ class TryOptions:
 
 def run_tries(
     flags: Flags,
-    beginning: Beginning,
+    opening: Opening,
     options: TryOptions,
     original: Callable[[], SessionRecord | None] = lambda: None,
 ) -> int:
     """Run the tries, bring in the best and report the outcome; return the exit code. `original`
-    reads the session to continue, once `beginning` has found it."""
+    reads the session to continue, once `opening` has found it."""
     outcome = OutcomeReporter(flags)
 
     def run() -> int:
-        workspace = beginning.workspace(flags.folder)
-        assigned = parse_assignments(flags.assignments)
-        questions = UserQuestions(ask_trust) if can_ask() else NOBODY
-        builder, notices = builder_in(workspace, {**assigned, **flags.settings()}, questions)
-        for notice in notices:
-            outcome.renderer.on_progress(Notice(notice))
+        use_configured_store(given_settings(flags))
+        workspace = opening.workspace(flags.folder)
+        builder = asking_builder(flags, workspace, outcome.renderer, approves=False)
         clean_up_interrupted_work()
         _require_check(builder, flags)
         options.require_name(builder.home)
-        said = beginning.read(builder)
+        said = opening.read(builder)
         outcome.count_time()
         with ExitStack() as stack:
             with kept_on_failure(said.piped), working("copying the workspace"):
@@ -244,7 +229,6 @@ class _Race:
             return self._none()
         if changed:
             return self._changed_meanwhile(best, changed)
-        assert best.judged is not None
         if not best.judged.files:
             self._notice(f"try {best.number} changed nothing: the check passes as it is")
         with working("bringing in the best"):
@@ -284,7 +268,7 @@ class _Race:
             return replace(self._summary(None), exit_code=same, error=first.error, hint=first.hint)
         why = f" (try {first.number}: {first.error})" if first else ""
         kept = next((each.session_id for each in self._all if each.session_id), "")
-        checks = [each.judged.check for each in self._all if each.judged and each.judged.check]
+        checks = [each.judged.check for each in self._all if each.judged.check]
         if checks and all(check.is_no_command for check in checks):
             why = f"; the check can't be run: {checks[0].tail or checks[0].outcome}"
         return replace(

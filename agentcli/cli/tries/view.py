@@ -11,10 +11,11 @@ from typing import Any
 from agentcli.app.checks.check import CheckResult
 from agentcli.app.checks.tries import Judgement
 from agentcli.messages import Usage
+from agentcli.ui.choices import aligned
 from agentcli.ui.live import LiveRegion
 from agentcli.ui.sanitize import printable
 from agentcli.ui.screen import SPINNER, Screen
-from agentcli.ui.style import Line, Span, Style, cells
+from agentcli.ui.style import Line, Span, Style, plain
 from agentcli.ui.summary import count, duration, money
 
 _HEADINGS = ("try", "session", "ended", "check", "changes", "cost", "time", "model")
@@ -43,7 +44,7 @@ class TryProgress:
     usage: Usage = field(default_factory=Usage)
     files_changed: tuple[str, ...] = ()
     duration_s: float = 0.0
-    judged: Judgement | None = None
+    judged: Judgement = field(default_factory=Judgement)
     has_result: bool = False
     is_over: bool = False
     is_chosen: bool = False
@@ -74,22 +75,21 @@ class TryProgress:
     @property
     def is_good(self) -> bool:
         """Whether it ran to its end and passed the check."""
-        check = self.judged.check if self.judged else None
+        check = self.judged.check
         return self.exit_code == 0 and check is not None and check.passed
 
     def as_dict(self) -> dict[str, Any]:
         judged = self.judged
-        check = judged.check if judged else None
         return {
             "number": self.number,
             "session_id": self.session_id,
             "model": self.model,
             "status": self.status,
             "exit_code": self.exit_code,
-            "check": check.as_dict() if check else None,
-            "files": judged.files if judged else 0,
-            "added": judged.added if judged else 0,
-            "removed": judged.removed if judged else 0,
+            "check": judged.check.as_dict() if judged.check else None,
+            "files": judged.files,
+            "added": judged.added,
+            "removed": judged.removed,
             "cost_usd": self.cost_usd,
             "duration_s": round(self.duration_s, 3),
             "answer": self.answer,
@@ -104,7 +104,6 @@ def best_of(tries: Sequence[TryProgress]) -> TryProgress | None:
     unpriced = any(each.cost_usd is None for each in tries)
 
     def rank(each: TryProgress) -> tuple[float, ...]:
-        assert each.judged is not None
         tokens = each.usage.prompt_tokens + each.usage.completion_tokens
         return each.judged.lines, tokens if unpriced else each.cost_usd or 0.0, each.number
 
@@ -143,15 +142,11 @@ class TriesView:
             return
         columns = len(_HEADINGS) - (not any(each.model for each in self._tries))
         rows = [row[:columns] for row in (_HEADINGS, *map(_cells, self._tries))]
-        widths = [max(cells(row[column]) for row in rows) for column in range(columns)]
-        for index, row in enumerate(rows):
-            text = "  ".join(
-                cell + " " * (width - cells(cell)) for cell, width in zip(row, widths, strict=True)
-            ).rstrip()
-            each = self._tries[index - 1] if index else None
+        lines = aligned([[Span(cell) for cell in row] for row in rows])
+        for line, each in zip(lines, [None, *self._tries], strict=True):
             style: Style = "dim" if each is None else "bold" if each.is_chosen else ""
             mark = "→ " if each is not None and each.is_chosen else "  "
-            self.screen.put("note", [[Span(f"{mark}{text}", style)]], whole=False)
+            self.screen.put("note", [[Span(mark + plain(line).rstrip(), style)]], whole=False)
         self.screen.flush()
 
 
@@ -171,16 +166,15 @@ def _row(each: TryProgress, now: float) -> Line:
 
 def _cells(each: TryProgress) -> tuple[str, ...]:
     judged = each.judged
-    check = judged.check if judged else None
     changes = ""
-    if judged is not None:
+    if judged.tree:
         lines = f" +{judged.added} -{judged.removed}" if judged.lines else ""
         changes = f"{count(judged.files, 'file')}{lines}"
     return (
         str(each.number),
         each.session_id,
         _ending(each),
-        _outcome(check) if check else "",
+        _outcome(judged.check) if judged.check else "",
         changes,
         "$?" if each.cost_usd is None else money(each.cost_usd),
         duration(each.duration_s),

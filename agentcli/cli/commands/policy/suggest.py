@@ -9,7 +9,6 @@ Examples:
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator, Sequence
 
 from agentcli.cli.options import Json
@@ -17,6 +16,7 @@ from agentcli.cli.sessions.past_actions import Against, Past, past_actions, poli
 from agentcli.security.policy.policy import Policy
 from agentcli.security.policy.rule import Rule
 from agentcli.security.policy.rules import parse_grants, split_grants
+from agentcli.ui.sanitize import say_note
 
 
 def suggest(against: Against = None, as_json: Json = False) -> None:
@@ -54,19 +54,16 @@ def _safest(texts: list[str], wanted: Sequence[Past], unwanted: Sequence[Past]) 
 
 def _print_suggestion(chosen: Sequence[str], approved: int, covered: int, risky: int) -> None:
     if not approved:
-        print("agent: nothing was approved in these sessions", file=sys.stderr)
+        say_note("nothing was approved in these sessions")
         return
     if chosen:
         print("[security]\nallow = [")
         for text in chosen:
             print(f"  {json.dumps(text, ensure_ascii=False)},")
         print("]")
-    print(f"agent: {covered} of {approved} approvals are covered", file=sys.stderr)
+    say_note(f"{covered} of {approved} approvals are covered")
     if risky:
-        print(
-            f"agent: {risky} of high risk: no rule can cover those, they are always asked about",
-            file=sys.stderr,
-        )
+        say_note(f"{risky} of high risk: no rule can cover those, they are always asked about")
 
 
 def _fewest(texts: list[str], approved: Sequence[Past]) -> list[str]:

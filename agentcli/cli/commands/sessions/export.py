@@ -24,7 +24,7 @@ from agentcli.cli.terminal import working
 from agentcli.sessions.session import read_session
 from agentcli.sessions.transfer.export import exporter
 from agentcli.sessions.transfer.export.base import trajectory_of
-from agentcli.ui.sanitize import printable
+from agentcli.ui.sanitize import printable, say_note
 
 
 def export(
@@ -45,10 +45,9 @@ def export(
         else:
             write_atomically(output, pieces)
     if record.log.fault:
-        print(
-            f"agent: exported up to event {record.state.end_id}, what follows is damaged:"
-            f" {record.log.fault}",
-            file=sys.stderr,
+        say_note(
+            f"exported up to event {record.state.end_id}, what follows is damaged: "
+            f"{record.log.fault}"
         )
         return 1
     return 0

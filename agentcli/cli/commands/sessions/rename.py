@@ -17,7 +17,7 @@ from agentcli.cli.sessions.rows import session_as_dict
 from agentcli.events import Source
 from agentcli.events.actions import RenameAction
 from agentcli.sessions import session as stored
-from agentcli.sessions.manage.naming import checked_name, require_free
+from agentcli.sessions.manage.naming import free_name
 from agentcli.sessions.search.finder import find
 
 
@@ -27,8 +27,7 @@ def rename(
     as_json: Json = False,
 ) -> None:
     folder = find(home(), session)
-    name = checked_name(name)
-    require_free(home(), name, folder)
+    name = free_name(home(), name, folder)
     with stored.Session.open(folder) as opened:
         opened.emit(RenameAction(name=name, source=Source.USER))
         state = opened.state

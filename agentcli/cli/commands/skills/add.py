@@ -29,6 +29,7 @@ from agentcli.git.cloning import CloneFailed, clone, is_url
 from agentcli.knowledge.skill_sources import SkillSource, find_sources
 from agentcli.system.homes import expanded
 from agentcli.system.programs import find_program, user_environ
+from agentcli.ui.sanitize import say_note
 from agentcli.ui.summary import count
 from agentcli.ui.unambiguous_text import reveal_hidden
 
@@ -52,7 +53,7 @@ def add(
             for skill in found:
                 _show(skill, replaced=replace and (target / skill.name).exists())
         if not confirmed(f"add {count(len(found), 'skill')} to {reveal_hidden(str(target))}?", yes):
-            print("agent: nothing was added", file=sys.stderr)
+            say_note("nothing was added")
             return 1
         _copy(found, target, replace)
     if as_json:
@@ -62,7 +63,7 @@ def add(
     for skill in found:
         print(reveal_hidden(str(target / skill.name)))
     if project and any(skill.scripts for skill in found):
-        print("agent: skills with scripts take effect after: agent trust", file=sys.stderr)
+        say_note("skills with scripts take effect after: agent trust")
     return 0
 
 

@@ -9,7 +9,6 @@ Examples:
 from __future__ import annotations
 
 import json
-import sys
 from typing import Annotated
 
 from agentcli.cli.options import Json, Yes, argument
@@ -18,6 +17,7 @@ from agentcli.cli.terminal import confirmed
 from agentcli.errors import UsageError, os_error_text
 from agentcli.knowledge.skill_sources import remove_skill
 from agentcli.knowledge.skills import SKILL_FILE
+from agentcli.ui.sanitize import say_note
 from agentcli.ui.unambiguous_text import reveal_hidden
 
 
@@ -32,7 +32,7 @@ def remove(
     if place.parent != target or name.startswith(".") or not (place / SKILL_FILE).is_file():
         raise UsageError(f"{target} has no skill {name!r}", hint=_where(name, project))
     if not confirmed(f"remove {reveal_hidden(str(place))} and everything in it?", yes):
-        print("agent: nothing was removed", file=sys.stderr)
+        say_note("nothing was removed")
         return 1
     try:
         remove_skill(place)
