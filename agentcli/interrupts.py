@@ -14,7 +14,6 @@ from agentcli.errors import TurnInterrupted
 
 _EXIT_CODES = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 143}
 _CHECK_EVERY_S = 0.2
-_shield_depth = 0
 _waiting: TurnInterrupted | None = None
 _ending = False
 _countdown: Countdown | None = None
@@ -24,8 +23,15 @@ _before_end: list[Callable[[], None]] = []
 
 
 _told_to_stop: dict[threading.Thread, TurnInterrupted] = {}
-_shields_of_threads: dict[threading.Thread, int] = {}
-"""How many shields are up in each thread other than the main one."""
+
+
+class _Shields(threading.local):
+    """How many shields are up in this thread."""
+
+    depth = 0
+
+
+_shields = _Shields()
 
 
 class OutOfTime(TurnInterrupted):
@@ -106,7 +112,7 @@ def interrupt(reason: TurnInterrupted) -> None:
     if _countdown is not None:
         # One interrupt is enough: a second would break off the handling of the first.
         _countdown.disarm()
-    if _shield_depth or _ending:
+    if _shields.depth or _ending:
         if _waiting is None or isinstance(_waiting, OutOfTime):
             _waiting = reason
         return
@@ -139,8 +145,7 @@ def check() -> None:
     anywhere."""
     if not _told_to_stop:
         return
-    thread = threading.current_thread()
-    if thread not in _shields_of_threads and (reason := _told_to_stop.pop(thread, None)):
+    if not _shields.depth and (reason := _told_to_stop.pop(threading.current_thread(), None)):
         raise reason
 
 
@@ -151,50 +156,35 @@ def longest_wait_s() -> float | None:
 
 
 @contextmanager
-def _shield_of_thread(thread: threading.Thread) -> Iterator[None]:
-    """Put off a stop that comes within the block until the next `check` after it."""
-    depth = _shields_of_threads.get(thread, 0)
-    _shields_of_threads[thread] = depth + 1
-    try:
-        yield
-    finally:
-        if depth:
-            _shields_of_threads[thread] = depth
-        else:
-            del _shields_of_threads[thread]
-
-
-@contextmanager
 def shield() -> Iterator[None]:
-    """Put interrupts off while the state on disk and the state in memory must change together."""
-    global _shield_depth, _waiting
-    thread = threading.current_thread()
-    if thread is not threading.main_thread():
-        with _shield_of_thread(thread):
-            yield
-        return
-    _shield_depth += 1
+    """Put interrupts off while the state on disk and the state in memory must change together. On
+    threads other than the main one, the next `check` after the block raises them."""
+    _shields.depth += 1
     try:
         yield
     finally:
-        _shield_depth -= 1
-    if _waiting is not None and not _shield_depth and not _ending:
-        reason, _waiting = _waiting, None
-        raise reason
+        _shields.depth -= 1
+    _raise_waiting()
 
 
 @contextmanager
 def unshielded() -> Iterator[None]:
     """Allow interrupts again in a block inside a shield. Raises one that came in the meantime."""
-    global _shield_depth, _waiting
-    depth, _shield_depth = _shield_depth, 0
+    depth, _shields.depth = _shields.depth, 0
     try:
-        if _waiting is not None and not _ending:
-            reason, _waiting = _waiting, None
-            raise reason
+        _raise_waiting()
         yield
     finally:
-        _shield_depth = depth
+        _shields.depth = depth
+
+
+def _raise_waiting() -> None:
+    """Raise the interrupt that was put off, if this is the main thread and it no longer is."""
+    global _waiting
+    is_main = threading.current_thread() is threading.main_thread()
+    if is_main and _waiting is not None and not _shields.depth and not _ending:
+        reason, _waiting = _waiting, None
+        raise reason
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import islice, takewhile
 
 from agentcli.agent.ending import Ending
 from agentcli.agent.fingerprints import (
@@ -252,13 +252,11 @@ def _finding(recent: _RecentSteps) -> _Finding | None:
 def _repetitions(steps: Sequence[_Step], most: int, *, results: bool) -> int:
     """Count how many of the newest steps are like the newest one, up to `most`."""
     newest = steps[-1]
-    count = 1
-    for step in reversed(steps[:-1]):
-        like = newest.same(step) if results else newest.same_calls(step) and step.failed
-        if count == most or not like:
-            break
-        count += 1
-    return count
+
+    def is_like(step: _Step) -> bool:
+        return newest.same(step) if results else newest.same_calls(step) and step.failed
+
+    return 1 + sum(1 for _ in takewhile(is_like, islice(reversed(steps), 1, most)))
 
 
 def _same_error(steps: Sequence[_Step]) -> _Finding | None:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from agentcli.errors import SessionError, UsageError
 from agentcli.sessions.store import Holder, Lock
@@ -50,12 +50,6 @@ class SessionLock(Lock):
 
     def release(self) -> None:
         os.close(self._fd)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.release()
 
 
 def holder_of(folder: Path) -> Holder | None:

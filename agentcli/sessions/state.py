@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import json
 import pickle
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -333,7 +334,7 @@ def load_state(path: Path) -> State | None:
 
 def as_plain(state: State) -> dict[str, Any]:
     """Return the state as dicts, lists, texts and numbers only."""
-    plain: dict[str, Any] = _plain(asdict(state))
+    plain: dict[str, Any] = json.loads(json.dumps(asdict(state)))
     return plain
 
 
@@ -350,14 +351,6 @@ def from_plain(values: Any) -> State | None:
         return State(**values) if set(values) == {f.name for f in fields(State)} else None
     except _DAMAGED:
         return None
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, StrEnum):
-        return value.value
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    return list(value) if isinstance(value, tuple) else value
 
 
 class _PlainUnpickler(pickle.Unpickler):

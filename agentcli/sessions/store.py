@@ -42,8 +42,12 @@ class Lock(Protocol):
     """The right to write to a session, held by one process at a time."""
 
     def release(self) -> None: ...
-    def __enter__(self) -> Self: ...
-    def __exit__(self, *error: object) -> None: ...
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.release()
 
 
 class Store(Protocol):

@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from threading import Lock as ThreadLock
-from typing import Any, Self
+from typing import Any
 
 from sqlalchemy import func, insert, select, text, update
 from sqlalchemy.exc import SQLAlchemyError
@@ -100,12 +100,6 @@ class Writer(Lock):
         with suppress(SQLAlchemyError):
             self._release_lock()
         self._disconnect()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.release()
 
     def _disconnect(self) -> None:
         """Close the connection. It must not return to the pool, where it would keep the lock."""
