@@ -13,7 +13,7 @@ from agentcli.app.checks.requirement_spec import RequirementSpec
 from agentcli.app.policy.session_policy import SessionPolicy
 from agentcli.app.tool_context import remove_scratch
 from agentcli.errors import SessionError, UsageError
-from agentcli.events import Event, Source
+from agentcli.events import Source
 from agentcli.events.actions import MessageAction
 from agentcli.events.progress import Notice
 from agentcli.files.images import ImageFault
@@ -83,10 +83,8 @@ class OpenSession:
             image_urls=tuple(image_urls),
             file_urls=tuple(path.as_uri() for path in named),
         )
-        events: list[Event] = [message]
-        if required is not None:
-            events = [required.recorded, message, *required.messages]
-        self.session.emit_group(events)
+        before, after = ([required.recorded], required.messages) if required else ([], ())
+        self.session.emit_group([*before, message, *after])
         self.fresh = False
         named_paths.show(named, self.session, self.context)
         self.knowledge.inform(self.session)
@@ -161,11 +159,8 @@ def with_images(text: str, urls: Sequence[str], model: str) -> tuple[str, tuple[
 
 def close_session(session: Session, *, fresh: bool) -> None:
     """Close a session; remove it if it is new and has no task."""
-    if fresh and not any(_is_task(event) for event in session.events):
+    said = (event for event in session.events if isinstance(event, MessageAction))
+    if fresh and not any(event.source is Source.USER for event in said):
         session.discard()
     else:
         session.close()
-
-
-def _is_task(event: object) -> bool:
-    return isinstance(event, MessageAction) and event.source is Source.USER

@@ -6,10 +6,10 @@ the workspace is kept too, so that going back can itself be undone.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 
 from agentcli.checkpoints.checkpointer import checkpoints_of
@@ -100,9 +100,9 @@ def rewind(session: Session, event_id: int, *, files: bool, conversation: bool) 
     """
     cut = cut_at(session.events, event_id)
     if not files:
-        told = _framed(
-            "The user went back to this point of the conversation. The files are as later work "
-            "left them: look before you rely on what is said above."
+        told = (
+            "[The user went back to this point of the conversation. The files are as later work "
+            "left them: look before you rely on what is said above.]"
         )
         _record(session, RewindAction(to_event=cut), told)
         return UndoResult(cut, 0, (), len(session.events) - 3)
@@ -128,7 +128,8 @@ def rewind(session: Session, event_id: int, *, files: bool, conversation: bool) 
 def _result(
     session: Session, to_event: int, steps: int, done: Restored, kept_at: int
 ) -> UndoResult:
-    left_out = _left_out(session)
+    named = (e.left_out for e in session.events if isinstance(e, CheckpointObservation))
+    left_out = tuple(dict.fromkeys(chain.from_iterable(named)))
     return UndoResult(to_event, steps, tuple(done.changes), kept_at, left_out, tuple(done.held))
 
 
@@ -137,14 +138,12 @@ def _newest_changes(
 ) -> list[StepTrees]:
     """Return the newest steps that changed something, at most `count`, oldest first. Damage that no
     snapshot saw (`any_change`) is attributed to the newest step."""
-    found: list[StepTrees] = []
-    for step in reversed(steps):
+
+    def is_change(step: StepTrees) -> bool:
         is_cause = any_change and step is steps[-1]
-        if is_cause or kept.changes(step.before, step.after or now):
-            found.insert(0, step)
-        if len(found) == count:
-            break
-    return found
+        return is_cause or bool(kept.changes(step.before, step.after or now))
+
+    return list(islice(filter(is_change, reversed(steps)), count))[::-1]
 
 
 @contextmanager
@@ -165,10 +164,8 @@ def _undoing(session: Session, now: str, begun: RestoreStartedObservation) -> It
 def _record(session: Session, action: RewindAction, told: str) -> None:
     """Record what was done and a message to the model in one write, so that neither is alone."""
     done = action.model_copy(update={"source": Source.USER, "told": told})
-    events: list[Event] = [done]
-    if told:
-        events.append(MessageAction(content=told, source=Source.ENVIRONMENT))
-    session.emit_group(events)
+    message = MessageAction(content=told, source=Source.ENVIRONMENT)
+    session.emit_group([done, message] if told else [done])
 
 
 def _tree_to_restore(session: Session, cut: int) -> str | None:
@@ -195,11 +192,6 @@ def _require_workspace(session: Session, kept: Checkpoints) -> None:
             f"session {session.id} worked in {session.state.workspace}, which is no longer there",
             hint=f"to restore its files elsewhere: agent fork {session.id} --dir DIR",
         )
-
-
-def _left_out(session: Session) -> tuple[str, ...]:
-    named = (e.left_out for e in session.events if isinstance(e, CheckpointObservation))
-    return tuple(dict.fromkeys(what for left_out in named for what in left_out))
 
 
 def newest_changes(folder: Path, step: int | None) -> tuple[Checkpoints, tuple[str, str] | None]:
@@ -251,8 +243,7 @@ def _others_work(
     lost = sorted((foreign & differ & set(mine)) - notes)
     if lost:
         raise UsageError(
-            "changed since by somebody else: "
-            f"{_few([display_path(kept.shown(path)) for path in lost])}",
+            f"changed since by somebody else: {_few(display_path(kept.shown(p)) for p in lost)}",
             hint="to undo anyway and lose these changes: --force",
         )
     return notes
@@ -266,24 +257,20 @@ def _told(what: str, done: Restored) -> str:
     for kind, state in now.items():
         paths = [c.path for c in files if ("modified" if c.kind == "mode" else c.kind) == kind]
         if paths:
-            told.append(f"{state.capitalize()}: {_few([_quoted(path) for path in paths])}.")
-    described = (change.git_description for change in done.changes)
-    if git := [_quoted(words) for words in described if words]:
-        told.append(f"Besides: {_few(git)}.")
+            told.append(f"{state.capitalize()}: {_few(map(_quoted, paths))}.")
+    if git := [change.git_description for change in done.changes if change.git_description]:
+        told.append(f"Besides: {_few(map(_quoted, git))}.")
     if done.held:
-        told.append(f"Not brought back: {_few([_quoted(path) for path in done.held])}.")
-    return _framed(" ".join(told))
-
-
-def _framed(text: str) -> str:
-    return f"[{text}]"
+        told.append(f"Not brought back: {_few(map(_quoted, done.held))}.")
+    return f"[{' '.join(told)}]"
 
 
 def _quoted(path: str) -> str:
     return quoted_path(path, _LONGEST_NAME)
 
 
-def _few(names: list[str]) -> str:
+def _few(found: Iterable[str]) -> str:
+    names = list(found)
     more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
     return ", ".join(names[:_MOST_NAMED]) + more
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,21 +18,25 @@ _MOST = 500
 _MOST_BYTES = 10_000_000
 
 
+@dataclass(frozen=True)
 class KeptChecks:
     """The results for the session in `folder`. `held` says how the check is contained, since the
     result depends on what it can reach. A file that is damaged or of another version counts as
     empty."""
 
-    def __init__(self, folder: Path, held: str) -> None:
-        self._path = folder / _FILE
-        self._held = held
+    folder: Path
+    held: str
+
+    @property
+    def _path(self) -> Path:
+        return self.folder / _FILE
 
     def results(self, tree: str, command: str, limit_s: float) -> list[CheckResult]:
         """Return results of earlier runs that had at least the time that `limit_s` allows."""
         return [
             result
             for entry in self._entries()
-            if (entry["tree"], entry["held"]) == (tree, self._held)
+            if (entry["tree"], entry["held"]) == (tree, self.held)
             and (result := CheckResult(**entry["result"])).command == command
             and (result.exit_code is not None or result.duration_s >= limit_s)
         ]
@@ -40,7 +44,7 @@ class KeptChecks:
     def add(self, tree: str, result: CheckResult) -> None:
         """Keep a result. If it can't be written, the check is simply run again next time."""
         with suppress(OSError), locked(self._path):
-            new = {"tree": tree, "held": self._held, "result": asdict(result)}
+            new = {"tree": tree, "held": self.held, "result": asdict(result)}
             dump_json(self._path, [*self._entries(), new][-_MOST:])
 
     def _entries(self) -> Iterator[dict[str, Any]]:

@@ -36,21 +36,14 @@ class ChildBuilder(Protocol):
     ) -> OpenSession: ...
 
 
-class BuilderFor(Protocol):
-    """Makes the builder for a child's session."""
-
-    def __call__(
-        self, role: ChildRole, settings: Settings, make_approver: ApproverFactory | None
-    ) -> ChildBuilder: ...
-
-
 @dataclass(frozen=True)
 class Parent:
     """The session that delegates. `make_approver` None: nobody can be asked; `level`: how many
     sessions are above it."""
 
     make_approver: ApproverFactory | None
-    builder_for: BuilderFor
+    builder_for: Callable[[ChildRole, Settings, ApproverFactory | None], ChildBuilder]
+    """Returns the builder for a child's session."""
     session: Session
     containment: Containment
     policy: SessionPolicy

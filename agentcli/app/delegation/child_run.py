@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from agentcli.agent.agent import Approval, Approver, Policy
@@ -34,46 +34,35 @@ class Delegation:
     key: str
 
 
+@dataclass
 class ChildRun:
-    """The run of one child, as a job of `run_in_parallel`. `builder` makes the child's session, and
-    asks the user through the main thread if it works on another one; `grants` is what the user has
-    allowed; `notify` shows progress."""
+    """The run of one child, as a job of `run_in_parallel`."""
 
-    def __init__(
-        self,
-        delegation: Delegation,
-        builder: Callable[[MainThreadCalls | None], ChildBuilder],
-        grants: Sequence[str],
-        notify: Callable[[Progress], None],
-        *,
-        reads_only: bool,
-        has_own_budget: bool,
-    ) -> None:
-        """`has_own_budget`: its limit on money is its own, not what the parent has left."""
-        self.delegation = delegation
-        self.result: TurnResult | None = None
-        """None if the child had already finished."""
-        self.error: AgentError | None = None
-        """Why there is no child that could work."""
-        self.has_own_budget = has_own_budget
-        self.new_grants: tuple[str, ...] = ()
-        self._builder = builder
-        self._grants = grants
-        self._notify = notify
-        self._reads_only = reads_only
-        self._opened: OpenSession | None = None
+    delegation: Delegation
+    builder: Callable[[MainThreadCalls | None], ChildBuilder]
+    """Returns what makes the child's session; it asks the user through the main thread if it works
+    on another one."""
+    grants: Sequence[str]
+    """What the user has allowed."""
+    notify: Callable[[Progress], None]
+    """Shows progress."""
+    reads_only: bool
+    has_own_budget: bool
+    """Whether its limit on money is its own, not what the parent has left."""
+    result: TurnResult | None = field(default=None, init=False)
+    """None if the child had already finished."""
+    error: AgentError | None = field(default=None, init=False)
+    """Why there is no child that could work."""
+    new_grants: tuple[str, ...] = field(default=(), init=False)
+    _opened: OpenSession | None = field(default=None, init=False)
 
     def open(self, main_thread: MainThreadCalls | None) -> bool:
         """Open the child's session, and return whether there is work to do."""
-        notify = self._notify
+        notify = self.notify
         if main_thread is not None:
-            pass_on = main_thread.later
-
-            def notify(progress: Progress) -> None:
-                pass_on(lambda: self._notify(progress))
-
+            notify = main_thread.passing_on(notify)
         try:
-            self._opened = self._open(self._builder(main_thread), notify)
+            self._opened = self._open(self.builder(main_thread), notify)
         except AgentError as error:
             self.error = error
         return self._opened is not None
@@ -81,8 +70,8 @@ class ChildRun:
     def work(self) -> None:
         assert self._opened is not None
         agent = self._opened.agent
-        agent = replace(agent, policy=_WithGrants(agent.policy, self._grants))
-        if self._reads_only:
+        agent = replace(agent, policy=_WithGrants(agent.policy, self.grants))
+        if self.reads_only:
             # It has nothing to keep or to watch, and only the main thread may do either.
             agent = replace(agent, checkpointer=None, git=None)
         self.result = run_turn(agent, self._opened.session)
@@ -119,47 +108,45 @@ class ChildRun:
         return opened
 
 
+@dataclass(frozen=True)
 class ChildApprover:
     """Asks whoever the parent would ask, and says for which child."""
 
-    def __init__(self, approver: Approver, name: str, main_thread: MainThreadCalls | None) -> None:
-        self._approver = approver
-        self._name = name
-        self._main_thread = main_thread
+    approver: Approver
+    name: str
+    main_thread: MainThreadCalls | None
 
     def ask(self, action: Action, reason: str, *, risk: Risk) -> Approval:
-        told = f"for the child {self._name}: {reason}"
+        told = f"for the child {self.name}: {reason}"
 
         def ask() -> Approval:
-            return self._approver.ask(action, told, risk=risk)
+            return self.approver.ask(action, told, risk=risk)
 
-        return ask() if self._main_thread is None else self._main_thread.now(ask)
+        return ask() if self.main_thread is None else self.main_thread.now(ask)
 
     def answer(self, question: str, options: Sequence[str]) -> None:
         """A child never asks a question itself."""
 
 
+@dataclass(frozen=True)
 class _WithGrants:
     """A policy that also knows what the user has allowed in the parent and its other children."""
 
-    def __init__(self, policy: Policy, grants: Sequence[str]) -> None:
-        self._policy = policy
-        self._more = grants
+    policy: Policy
+    grants: Sequence[str]
 
     def decide(self, action: Action, grants: Sequence[str]) -> DecisionObservation:
-        return self._policy.decide(action, tuple(dict.fromkeys((*self._more, *grants))))
+        return self.policy.decide(action, tuple(dict.fromkeys((*self.grants, *grants))))
 
 
+@dataclass
 class Follower:
     """Shows on the parent's screen what the child does; a subscriber of its session."""
 
-    def __init__(
-        self, session: Session, action_id: int, notify: Callable[[Progress], None]
-    ) -> None:
-        self._session = session
-        self._action_id = action_id
-        self._notify = notify
-        self._doing = "begins"
+    session: Session
+    action_id: int
+    notify: Callable[[Progress], None]
+    _doing: str = field(default="begins", init=False)
 
     def on_event(self, event: Event) -> None:
         if isinstance(event, Action) and event.runnable and event.tool_call_metadata is not None:
@@ -181,5 +168,5 @@ class Follower:
         self._tell()
 
     def _tell(self) -> None:
-        state = self._session.state
-        self._notify(ChildProgress(self._action_id, self._doing, state.iteration, state.cost_usd))
+        state = self.session.state
+        self.notify(ChildProgress(self.action_id, self._doing, state.iteration, state.cost_usd))

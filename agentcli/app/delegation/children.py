@@ -133,7 +133,8 @@ class Children:
         if len(runs) > 1:
             run_in_parallel(runs, self._parent.containment.settings.delegation.side_by_side)
             for index, run in enumerate(runs):
-                if _ended_by(run, MAX_BUDGET):
+                result = None if run.has_own_budget else run.result
+                if result is not None and result.ending.reason == MAX_BUDGET:
                     # The others may not have used up their shares.
                     rest = self._left_usd(delegations)
                     runs[index] = self._child(run.delegation, rest)
@@ -163,7 +164,7 @@ class Children:
             lambda main_thread: self._builder(role, main_thread),
             (*parent.session.state.grants, *self._grants),
             parent.session.notify,
-            reads_only=reads_only,
+            reads_only,
             has_own_budget=role.budget_usd is not None and role.budget_usd == limits[0],
         )
 
@@ -188,9 +189,8 @@ class Children:
             return None
         known = parent.session.state.children
         for given in delegations:
-            state = self._state(given.folder)
             reported = State(metrics=known.get(given.folder.name, {}))
-            left -= self._spent_usd(state) - self._spent_usd(reported)
+            left -= self._spent_usd(self._state(given.folder)) - self._spent_usd(reported)
         return max(0.0, left)
 
     def _spent_usd(self, state: State) -> float:
@@ -215,7 +215,8 @@ class Children:
             if ending.exit_code != LIMIT_EXIT_CODE:
                 raise TurnInterrupted(ending.reason, ending.exit_code)
             if ending.reason == MAX_BUDGET and not run.has_own_budget:
-                raise LLMError(LLMErrorKind.BUDGET, ending.content, hint=self._hint())
+                hint = f"to go on: agent resume {self._parent.session.id} --max-budget-usd …"
+                raise LLMError(LLMErrorKind.BUDGET, ending.content, hint=hint)
         return self._report_of(run.delegation.folder, action)
 
     def _report_of(self, folder: Path, action: AgentDelegateAction) -> Observation:
@@ -223,9 +224,6 @@ class Children:
         record = read_session(folder)
         report = report_of(record, known, self._key(action))
         return report.model_copy(update={"cause": action.id})
-
-    def _hint(self) -> str:
-        return f"to go on: agent resume {self._parent.session.id} --max-budget-usd …"
 
 
 def _run_here(run: ChildRun) -> None:
@@ -237,8 +235,3 @@ def _run_here(run: ChildRun) -> None:
         finally:
             with shield():
                 run.close()
-
-
-def _ended_by(run: ChildRun, reason: str) -> bool:
-    own = run.has_own_budget
-    return run.result is not None and run.result.ending.reason == reason and not own

@@ -9,12 +9,15 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
+from dataclasses import dataclass
+from functools import partial
 from typing import Protocol, TypeVar
 
 from agentcli import interrupts
 from agentcli.errors import TurnInterrupted
 from agentcli.interrupts import shield
 
+A = TypeVar("A")
 T = TypeVar("T")
 Call = Callable[[], None]
 
@@ -35,14 +38,15 @@ class Job(Protocol):
         """Clean up after `work`, on the main thread."""
 
 
+@dataclass(frozen=True)
 class MainThreadCalls:
     """Has the main thread do something on behalf of another one."""
 
-    def __init__(self, calls: queue.SimpleQueue[Call]) -> None:
-        self._calls = calls
+    calls: queue.SimpleQueue[Call]
 
-    def later(self, call: Call) -> None:
-        self._calls.put(call)
+    def passing_on(self, tell: Callable[[A], None]) -> Callable[[A], None]:
+        """Return a function that has the main thread call `tell` some time."""
+        return lambda news: self.calls.put(partial(tell, news))
 
     def now(self, ask: Callable[[], T]) -> T:
         """Return what `ask` returns on the main thread. Raises what it raises, or a stop."""
@@ -57,7 +61,7 @@ class MainThreadCalls:
                 if not isinstance(error, Exception):
                     raise
 
-        self._calls.put(call)
+        self.calls.put(call)
         while not wait([answer], _TICK_S).done:
             interrupts.check()
         return answer.result()
