@@ -10,11 +10,12 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Generic, TextIO
+from typing import Generic
 
 from prompt_toolkit import Application
 from prompt_toolkit.application import get_app
 from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.document import Document
 from prompt_toolkit.filters import Condition
 from prompt_toolkit.formatted_text import ANSI
 from prompt_toolkit.input import create_input
@@ -78,28 +79,22 @@ def pick(
     """
     screen = Screen(sys.stderr, live=False)
     if not screen.rich:
-        columns, _ = terminal_size(sys.stderr)
-        return _pick_by_number(question, choices, sys.stderr, sys.stdin, columns)
+        return _pick_by_number(question, choices)
     picked = _Picker(question, choices, preview, screen).run()
     if isinstance(picked, TurnInterrupted):
         raise picked
     return picked
 
 
-def _pick_by_number(
-    question: Question,
-    choices: Sequence[Choice[ValueT]],
-    out: TextIO,
-    typed: TextIO,
-    columns: int,
-) -> Picked[ValueT] | None:
+def _pick_by_number(question: Question, choices: Sequence[Choice[ValueT]]) -> Picked[ValueT] | None:
     """Let the user choose by number, on a terminal that can't be drawn on; an empty line chooses
     nothing."""
     shown = choices[:_NUMBERED_ROWS]
+    columns, _ = terminal_size(sys.stderr)
     for number, choice in enumerate(shown, 1):
-        print(f"{number:>3} {plain(row(choice, columns - 5))}", file=out)
+        print(f"{number:>3} {plain(row(choice, columns - 5))}", file=sys.stderr)
     while True:
-        answer = _asked(f"{question.text}1-{len(shown)}: ", out, typed)
+        answer = _line(f"{question.text}1-{len(shown)}: ")
         if not answer:
             return None
         if answer.isdecimal() and 1 <= int(answer) <= len(shown):
@@ -107,14 +102,13 @@ def _pick_by_number(
     chosen = shown[int(answer) - 1]
     if not question.sending:
         return Picked(chosen.value, chosen.draft)
-    message = _asked("next message: ", out, typed)
+    message = _line("next message: ")
     return None if chosen.needs_message and not message else Picked(chosen.value, message)
 
 
-def _asked(text: str, out: TextIO, typed: TextIO) -> str:
-    out.write(text)
-    out.flush()
-    return typed.readline().strip()
+def _line(prompt: str) -> str:
+    print(prompt, end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip()
 
 
 class _Picker(Generic[ValueT]):
@@ -155,40 +149,28 @@ class _Picker(Generic[ValueT]):
         return application.run()
 
     def _body(self) -> HSplit:
-        message = HSplit(
-            [self._rule(), self._labelled("next message: ", self._message, _MOST_MESSAGE_ROWS)]
-        )
+        preview = Window(self._text(self._previewed), height=self._preview_rows)
+        message = self._labelled("next message: ", self._message, _MOST_MESSAGE_ROWS)
+        has_preview = Condition(lambda: self._preview_rows() > 0)
         return HSplit(
             [
                 self._labelled(self._question.text, self._query, 1),
                 Window(self._text(self._rows)),
-                ConditionalContainer(
-                    HSplit(
-                        [
-                            self._rule(),
-                            Window(self._text(self._previewed), height=self._preview_rows),
-                        ]
-                    ),
-                    Condition(lambda: self._preview_rows() > 0),
-                ),
-                ConditionalContainer(message, self._is_writing),
+                ConditionalContainer(HSplit([self._rule(), preview]), has_preview),
+                ConditionalContainer(HSplit([self._rule(), message]), self._is_writing),
                 Window(self._text(self._footer), height=1),
             ]
         )
 
     def _labelled(self, label: str, buffer: Buffer, rows: int) -> VSplit:
         shown = self._text(lambda width: [[Span(label, "bold")]])
-        return VSplit(
-            [
-                Window(shown, width=len(label), dont_extend_height=True),
-                Window(
-                    BufferControl(buffer),
-                    height=Dimension(min=1, max=rows),
-                    wrap_lines=rows > 1,
-                    dont_extend_height=True,
-                ),
-            ]
+        line = Window(
+            BufferControl(buffer),
+            height=Dimension(min=1, max=rows),
+            wrap_lines=rows > 1,
+            dont_extend_height=True,
         )
+        return VSplit([Window(shown, width=len(label), dont_extend_height=True), line])
 
     def _rule(self) -> Window:
         return Window(self._text(lambda width: [[Span("─" * width, "dim")]]), height=1)
@@ -241,8 +223,7 @@ class _Picker(Generic[ValueT]):
         if not self._question.sending:
             event.app.exit(result=Picked(marked.value, marked.draft))
             return
-        self._message.text = marked.draft
-        self._message.cursor_position = len(marked.draft)
+        self._message.document = Document(marked.draft)
         event.app.layout.focus(self._message)
 
     def _finish(self, event: KeyPressEvent) -> None:
@@ -255,35 +236,37 @@ class _Picker(Generic[ValueT]):
         bindings = KeyBindings()
         writing, listing = self._is_writing, ~self._is_writing
 
-        def moves(by: Callable[[], int], *keys: str) -> None:
-            for key in keys:
-                bindings.add(key, filter=listing)(lambda event: self._selection.move(by()))
+        def moves(by: Callable[[], int]) -> Callable[[KeyPressEvent], None]:
+            return lambda event: self._selection.move(by())
 
-        moves(lambda: -1, "up", "c-p", "c-k")
-        moves(lambda: 1, "down", "c-n", "c-j")
-        moves(lambda: -self._output.get_size().rows // 2, "pageup")
-        moves(lambda: self._output.get_size().rows // 2, "pagedown")
-        bindings.add("enter", filter=listing)(self._choose)
-        bindings.add("enter", filter=writing)(self._finish)
-        bindings.add("escape", filter=listing)(lambda event: event.app.exit(result=None))
-        bindings.add("c-d", filter=listing)(lambda event: event.app.exit(result=None))
+        def leaves(result: TurnInterrupted | None) -> Callable[[KeyPressEvent], None]:
+            return lambda event: event.app.exit(result=result)
 
-        @bindings.add("escape", filter=writing)
-        def _back(event: KeyPressEvent) -> None:
-            event.app.layout.focus(self._query)
-
-        @bindings.add("escape", "enter", filter=writing)
-        @bindings.add("c-j", filter=writing)
-        def _new_line(event: KeyPressEvent) -> None:
-            event.current_buffer.insert_text("\n")
-
-        @bindings.add("c-c")
-        @bindings.add("<sigint>")
-        def _interrupt(event: KeyPressEvent) -> None:
-            event.app.exit(result=TurnInterrupted("interrupted", 130))
-
-        @bindings.add(Keys.BracketedPaste)
-        def _paste(event: KeyPressEvent) -> None:
-            event.current_buffer.insert_text(pasted_text(event.data, multiline=writing()))
-
+        up, down = moves(lambda: -1), moves(lambda: 1)
+        interrupt = leaves(TurnInterrupted("interrupted", 130))
+        for keys, when, act in (
+            (("up",), listing, up),
+            (("c-p",), listing, up),
+            (("c-k",), listing, up),
+            (("down",), listing, down),
+            (("c-n",), listing, down),
+            (("c-j",), listing, down),
+            (("pageup",), listing, moves(lambda: -self._output.get_size().rows // 2)),
+            (("pagedown",), listing, moves(lambda: self._output.get_size().rows // 2)),
+            (("enter",), listing, self._choose),
+            (("enter",), writing, self._finish),
+            (("escape",), listing, leaves(None)),
+            (("c-d",), listing, leaves(None)),
+            (("escape",), writing, lambda event: event.app.layout.focus(self._query)),
+            (("escape", "enter"), writing, lambda event: self._message.insert_text("\n")),
+            (("c-j",), writing, lambda event: self._message.insert_text("\n")),
+            (("c-c",), True, interrupt),
+            (("<sigint>",), True, interrupt),
+            ((Keys.BracketedPaste,), True, self._paste),
+        ):
+            bindings.add(*keys, filter=when)(act)
         return bindings
+
+    def _paste(self, event: KeyPressEvent) -> None:
+        text = pasted_text(event.data, multiline=self._is_writing())
+        event.current_buffer.insert_text(text)

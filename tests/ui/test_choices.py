@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentcli.ui.choices import Choice, Preview, Selection, aligned, preview_lines, row
-from agentcli.ui.picker import Question, _pick_by_number
+from agentcli.ui.picker import Question, pick
 from agentcli.ui.style import Span, cells, plain
 
 
@@ -144,9 +144,11 @@ def test_nothing_is_wider_than_the_terminal_and_nothing_holds_an_escape(choices,
         ("", None, ""),
     ],
 )
-def test_a_terminal_that_cannot_be_drawn_on_gets_numbers(typed, chosen, message):
+def test_a_terminal_that_cannot_be_drawn_on_gets_numbers(typed, chosen, message, monkeypatch):
     out = io.StringIO()
-    picked = _pick_by_number(QUESTION, CHOICES, out, io.StringIO(typed), 80)
+    monkeypatch.setattr("sys.stderr", out)
+    monkeypatch.setattr("sys.stdin", io.StringIO(typed))
+    picked = pick(QUESTION, CHOICES)
     if chosen is None:
         assert picked is None
     else:
