@@ -121,7 +121,7 @@ class Notes:
         told = []
         for target, name in FILES.items():
             try:
-                entries = self._read(target)
+                entries = self.entries(target)
             except ToolError as error:
                 self.notices.append(error.message)
                 continue
@@ -139,7 +139,9 @@ class Notes:
 
     def entries(self, target: Target) -> tuple[str, ...]:
         """Return the entries of the file. Raises ToolError if it can't be read."""
-        return tuple(self._read(target))
+        text = self._raw(target)
+        self._seen.setdefault(target, digest(text))
+        return tuple(_entries(text))
 
     def add(self, target: Target, text: str) -> NotesChange:
         """Add an entry. Raises ToolError if it does not fit or must not be kept."""
@@ -208,11 +210,6 @@ class Notes:
             next((e for e in one if e not in other), "") for one, other in ((new, old), (old, new))
         )
         return NotesChange(target, path, tuple(new), len(text), added, removed, backup)
-
-    def _read(self, target: Target) -> list[str]:
-        text = self._raw(target)
-        self._seen.setdefault(target, digest(text))
-        return _entries(text)
 
     def _raw(self, target: Target) -> str:
         path = self.path(target)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from agentcli.llm.provider import built_in, known_providers
@@ -94,14 +95,9 @@ def _priced(name: str) -> tuple[str, str]:
 
 def _consistent(usage: Usage) -> Usage:
     """Return `usage` with at most as many cached tokens as there are prompt tokens."""
-    prompt = max(usage.prompt_tokens, 0)
-    read = min(max(usage.cache_read_tokens, 0), prompt)
-    return Usage(
-        prompt_tokens=prompt,
-        completion_tokens=max(usage.completion_tokens, 0),
-        cache_read_tokens=read,
-        cache_write_tokens=min(max(usage.cache_write_tokens, 0), prompt - read),
-    )
+    read = min(usage.cache_read_tokens, usage.prompt_tokens)
+    write = min(usage.cache_write_tokens, usage.prompt_tokens - read)
+    return replace(usage, cache_read_tokens=read, cache_write_tokens=write)
 
 
 def _own_cost(price: PriceSettings, usage: Usage) -> float:

@@ -11,7 +11,6 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
@@ -96,8 +95,12 @@ class ModelClient:
                 self._refuse_long_wait(error)
                 if not error.retryable or attempt > self.settings.retries:
                     raise
-                with _rate_limited(error, record):
-                    self._wait(error, attempt, notify)
+                limited = error.kind is LLMErrorKind.RATE_LIMIT
+                if limited:
+                    record(_state("rate_limited", str(error.kind), error.message))
+                self._wait(error, attempt, notify)
+                if limited:
+                    record(_state("running", "retry"))
 
     def _within(self, request: Request, call_budget: CallBudget) -> tuple[Request, float]:
         if call_budget.left_usd is None:
@@ -238,16 +241,5 @@ def backoff(settings: LLMSettings, attempt: int) -> float:
     return longest * random.uniform(0.5, 1.0)
 
 
-@contextmanager
-def _rate_limited(error: LLMError, record: Callable[[Event], Event]) -> Iterator[None]:
-    """Record that the session waits for a provider's rate limit, and when it goes on."""
-    if error.kind is not LLMErrorKind.RATE_LIMIT:
-        yield
-        return
-    record(
-        AgentStateChangedObservation(
-            agent_state="rate_limited", reason=str(error.kind), content=error.message
-        )
-    )
-    yield
-    record(AgentStateChangedObservation(agent_state="running", reason="retry"))
+def _state(state: str, reason: str, message: str = "") -> AgentStateChangedObservation:
+    return AgentStateChangedObservation(agent_state=state, reason=reason, content=message)

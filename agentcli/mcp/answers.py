@@ -53,5 +53,3 @@ class ServerFeatures:
     tools: Sequence[ServerTool] = ()
     prompts: Sequence[ServerPrompt] = ()
     resources: Sequence[ServerResource] = ()
-    templates: Sequence[str] = ()
-    """Templates of URIs, each for many resources, such as file:///{path}."""

@@ -69,8 +69,10 @@ class Connection:
         """Keep the connection from start to end; whatever goes wrong is in `why_not`."""
         try:
             await self._connected()
-        except Exception as error:
-            self._fault = self._health.fault or self._in_words(error)
+        except (ExceptionGroup, ImportError, OSError, ValueError) as error:
+            # Task groups of the SDK and of the transports wrap what goes wrong inside in groups;
+            # the others are raised before that, by a program or a client that can't be started.
+            self._fault = self._health.fault or _in_words(error)
         finally:
             self._session = None
             self.settled.set()
@@ -166,21 +168,22 @@ class Connection:
             told = f"{name} sent an invalid response: {type(error).__name__}."
             raise ToolError(told, error_id="server_error") from error
 
-    def _in_words(self, error: BaseException) -> str:
-        while isinstance(error, BaseExceptionGroup):
-            error = error.exceptions[0]
-        if isinstance(error, OSError):
-            return f"it can't be started: {error.strerror or error}"
-        if isinstance(error, MCPError):
-            return f"it refused: {error.message}"
-        return f"it violated the protocol ({type(error).__name__})"
-
     def _last_words(self) -> str:
         lines = [line.strip() for line in clean(self._health.said).strip().splitlines()]
         if not lines:
             return ""
         errors = [line for line in lines if _TELLS_WHY.search(line)]
         return f"; it said: {[*lines[-1:], *errors][-1][:_SAID_CHARS]}"
+
+
+def _in_words(error: Exception) -> str:
+    while isinstance(error, ExceptionGroup):
+        error = error.exceptions[0]
+    if isinstance(error, OSError):
+        return f"it can't be started: {error.strerror or error}"
+    if isinstance(error, MCPError):
+        return f"it refused: {error.message}"
+    return f"it violated the protocol ({type(error).__name__})"
 
 
 async def _handshake(session: ClientSession) -> None:
@@ -201,7 +204,6 @@ async def _features(session: ClientSession, plan: ServerPlan) -> ServerFeatures:
     offered = [tool for tool in content.tools(tools) if plan.includes(tool.name)]
     prompts: Sequence[types.Prompt] = ()
     resources: Sequence[types.Resource] = ()
-    templates: Sequence[types.ResourceTemplate] = ()
     # Some servers announce prompts or resources that they don't have.
     with suppress(MCPError):
         if can.prompts is not None:
@@ -209,13 +211,11 @@ async def _features(session: ClientSession, plan: ServerPlan) -> ServerFeatures:
     with suppress(MCPError):
         if can.resources is not None:
             resources = (await session.list_resources()).resources
-            templates = (await session.list_resource_templates()).resource_templates
     return ServerFeatures(
         f"{info.name} {info.version}".strip() if info else "",
         offered,
         list(content.prompts(prompts[:MOST_TOOLS])),
         list(content.resources(resources[:MOST_TOOLS])),
-        [each.uri_template for each in templates[:MOST_TOOLS]],
     )
 
 

@@ -12,23 +12,15 @@ from agentcli.settings import is_server_name
 FILE = ".mcp.json"
 _TRANSPORTS = ("stdio", "http", "streamable-http", "streamableHttp")
 _TAKEN = ("command", "args", "env", "cwd", "url", "headers")
+_FIX = "fix the file first"
 _NAMES_HINT = "letters, digits, and single - or _ between them, 32 at most"
 
 
 def server_values(text: bytes, origin: str, notices: list[str]) -> dict[str, Any]:
     """Return what the file sets, by dotted key of the settings; add a line to `notices` for each
     server that is left out. Raises ConfigError if the file has another format."""
-    try:
-        data = json.loads(text)
-        servers = data["mcpServers"]
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{origin} is not valid JSON: {error}") from error
-    except (TypeError, KeyError):
-        servers = None
-    if not isinstance(servers, dict):
-        raise ConfigError(f"{origin} has no object mcpServers")
     values: dict[str, Any] = {}
-    for name, server in servers.items():
+    for name, server in _read(text, origin)["mcpServers"].items():
         if fault := _fault(name, server):
             notices.append(f"{origin}: the tool server {name} is left out: {fault}")
             continue
@@ -39,18 +31,22 @@ def server_values(text: bytes, origin: str, notices: list[str]) -> dict[str, Any
 def with_server(text: bytes, origin: str, name: str, server: Mapping[str, Any] | None) -> bytes:
     """Return the file with `server` added under `name`, or that name removed if it is None. Raises
     ConfigError."""
-    try:
-        data = json.loads(text) if text.strip() else {}
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(
-            f"{origin} is not valid JSON: {error}", hint="fix the file first"
-        ) from error
-    if not isinstance(data, dict) or not isinstance(data.setdefault("mcpServers", {}), dict):
-        raise ConfigError(f"{origin} has no object mcpServers", hint="fix the file first")
+    data = _read(text, origin) if text.strip() else {"mcpServers": {}}
     data["mcpServers"].pop(name, None)
     if server is not None:
         data["mcpServers"][name] = dict(server)
     return f"{json.dumps(data, ensure_ascii=False, indent=2)}\n".encode()
+
+
+def _read(text: bytes, origin: str) -> dict[str, Any]:
+    """Return the file's JSON, which has an object `mcpServers`. Raises ConfigError."""
+    try:
+        data: Any = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{origin} is not valid JSON: {error}", hint=_FIX) from error
+    if not isinstance(data, dict) or not isinstance(data.get("mcpServers"), dict):
+        raise ConfigError(f"{origin} has no object mcpServers", hint=_FIX)
+    return data
 
 
 def check_name(name: str) -> None:

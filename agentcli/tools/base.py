@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import AfterValidator, BaseModel, ConfigDict
 from pydantic_core import to_jsonable_python
 
 from agentcli.events import Action, Event, Observation
@@ -52,11 +52,15 @@ class ToolArguments(BaseModel):
 LONGEST_TIMEOUT_S = 3600
 
 
-def seconds(value: float) -> float:
-    """Check a time limit. Bounds in the schema would cost more tokens than they are worth."""
+def _is_limit(value: float) -> float:
+    # Bounds in the schema would cost more tokens than they are worth.
     if not 0 < value <= LONGEST_TIMEOUT_S:
         raise ValueError(f"it must be more than 0 and at most {LONGEST_TIMEOUT_S} (seconds)")
     return value
+
+
+Seconds = Annotated[float, AfterValidator(_is_limit)]
+"""A time limit as an argument."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, Self
+from typing import TYPE_CHECKING, Literal, Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import Field, model_validator
 
 from agentcli.errors import ToolError, TurnInterrupted
 from agentcli.events.actions import CmdRunAction
@@ -17,11 +17,11 @@ from agentcli.sandbox.hints import refused_by_sandbox
 from agentcli.shell.command_result import CommandResult
 from agentcli.tools.base import (
     Effect,
+    Seconds,
     Tool,
     ToolArguments,
     ToolContext,
     ToolResult,
-    seconds,
     with_notes,
 )
 
@@ -36,7 +36,7 @@ class Arguments(ToolArguments):
     longer work set background: it returns a job id and a log."""
 
     command: str = Field(description="with job: status or stop")
-    timeout: Annotated[float, AfterValidator(seconds)] = Field(default=120)
+    timeout: Seconds = 120
     background: bool = False
     job: str | None = None
     is_input: bool = Field(

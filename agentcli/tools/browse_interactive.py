@@ -5,9 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Annotated, Literal
-
-from pydantic import AfterValidator, Field
+from typing import TYPE_CHECKING, Literal
 
 from agentcli.errors import ToolError, os_error_text
 from agentcli.events.actions import BrowseInteractiveAction
@@ -15,11 +13,11 @@ from agentcli.events.observations import BrowserOutputObservation
 from agentcli.knowledge.tagging import wrap_in_tag
 from agentcli.tools.base import (
     Effect,
+    Seconds,
     Tool,
     ToolArguments,
     ToolContext,
     ToolResult,
-    seconds,
     with_notes,
 )
 from agentcli.web.addresses import split_url
@@ -51,7 +49,7 @@ class Arguments(ToolArguments):
 
     url: str | None = None
     steps: list[Step] = []
-    timeout: Annotated[float, AfterValidator(seconds)] = Field(default=60)
+    timeout: Seconds = 60
 
     def wishes(self) -> list[dict[str, str]]:
         """Return the steps as they are recorded and carried out. Raises ToolError."""

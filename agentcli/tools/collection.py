@@ -65,7 +65,7 @@ class ToolCollection:
     def effect(self, action: Action) -> Effect:
         """Return what carrying out `action` can do; READ for calls that can't be run at all."""
         tool = self._tool_of(action)
-        return tool.effect if tool and not _is_faulty(action) else Effect.READ
+        return tool.effect if tool else Effect.READ
 
     def parse(self, call: ToolCall) -> Action:
         """Return the Action that a call stands for. A call that can't be understood becomes a
@@ -170,13 +170,14 @@ class ToolCollection:
 
     def runs_beside_others(self, action: Action) -> bool:
         tool = self._tool_of(action)
-        if tool is None or _is_faulty(action):
-            return False
-        return tool.parallel and tool.effect is Effect.READ
+        return tool is not None and tool.parallel and tool.effect is Effect.READ
 
     def _tool_of(self, action: Action) -> Tool[Any] | None:
+        """Return the tool that carries out `action`; None for a call that can't be run at all."""
         metadata = action.tool_call_metadata
-        return self._tools.get(metadata.function_name) if metadata else None
+        if metadata is None or (isinstance(action, ToolCallAction) and action.error is not None):
+            return None
+        return self._tools.get(metadata.function_name)
 
     def _validate(self, name: str, raw: str) -> tuple[Tool[Any], ToolArguments]:
         tool = self._tools.get(name)
@@ -222,10 +223,6 @@ def _fitted(result: ToolResult, limits: ImageLimits) -> ToolResult:
     if not result.images:
         return result
     return replace(result, output=with_notes(result.output, *notes), images=tuple(images))
-
-
-def _is_faulty(action: Action) -> bool:
-    return isinstance(action, ToolCallAction) and action.error is not None
 
 
 def _explain(tool: Tool[Any], error: ValidationError) -> str:

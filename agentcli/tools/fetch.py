@@ -61,17 +61,13 @@ def _text(page: Page, form: Any, ctx: ToolContext) -> str:
 
     found = readable(page, form)
     cut = f"the page is cut: {page.cut}" if page.cut else ""
-    text = _fitting(found.text, ctx) or "[the page has no text]"
+    most, share = ctx.max_output_chars, SOURCE_HEAD_SHARE
+    kept = kept_text(found.text, ctx.outputs, "page-{}.md", most, head_share=share)
+    text = kept.text or "[the page has no text]"
     about = {"url": page.url, "status": page.status}
     if title := " ".join(found.title.split())[:_LONGEST_TITLE]:
         about["title"] = title
     return with_notes(wrap_in_tag("page", text, **about), found.note, cut)
-
-
-def _fitting(text: str, ctx: ToolContext) -> str:
-    """Return head and tail of a long text, naming the file that has all of it."""
-    share, most = SOURCE_HEAD_SHARE, ctx.max_output_chars
-    return kept_text(text, ctx.outputs, "page-{}.md", most, head_share=share).text
 
 
 def _image(page: Page, facts: dict[str, Any]) -> ToolResult:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from itertools import islice
 from typing import Any
 
 from agentcli.errors import LLMError, ToolError
@@ -112,10 +111,10 @@ def _unusable(why: str) -> ToolError:
 
 def _shortened(change: str) -> str:
     rows = change.rstrip("\n").split("\n")[2:]
-    shown = list(islice(rows, _SHOWN_LINES))
-    if len(rows) > len(shown):
-        shown.append(f"[{len(rows) - len(shown)} rows more]")
-    return "\n".join(shown)
+    more = len(rows) - _SHOWN_LINES
+    if more > 0:
+        rows[_SHOWN_LINES:] = [f"[{more} rows more]"]
+    return "\n".join(rows)
 
 
 TOOL = Tool(

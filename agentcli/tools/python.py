@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from pydantic import AfterValidator, Field
-
 from agentcli.errors import TurnInterrupted
 from agentcli.events.actions import IPythonRunCellAction
 from agentcli.events.observations import IPythonRunCellObservation
@@ -13,11 +9,11 @@ from agentcli.sandbox.hints import refused_by_sandbox
 from agentcli.shell.python import CellResult
 from agentcli.tools.base import (
     Effect,
+    Seconds,
     Tool,
     ToolArguments,
     ToolContext,
     ToolResult,
-    seconds,
     with_notes,
 )
 
@@ -27,7 +23,7 @@ class Arguments(ToolArguments):
     what is printed, the last expression's value, matplotlib figures."""
 
     code: str
-    timeout: Annotated[float, AfterValidator(seconds)] = Field(default=120)
+    timeout: Seconds = 120
 
 
 def run(arguments: Arguments, context: ToolContext) -> ToolResult:
