@@ -117,7 +117,8 @@ class Containment:
                 f"{path} belongs to another user, and commands in the sandbox have none of root's "
                 "powers: they can't write there. Run agent as that user, or with --no-sandbox"
             )
-        if self._has_useless_ports:
+        sandbox = self.sandbox
+        if sandbox.layer == "landlock" and sandbox.host_ports and not sandbox.network:
             yield (
                 "the rules for ports of this machine take no effect: under Landlock commands have "
                 "no network at all, and bubblewrap does not work here"
@@ -129,11 +130,6 @@ class Containment:
     def reached_ports(self) -> tuple[int, ...]:
         """Ports of the machine that commands reach on a loopback of their own."""
         return self.sandbox.host_ports if self.sandbox.own_loopback else ()
-
-    @property
-    def _has_useless_ports(self) -> bool:
-        sandbox = self.sandbox
-        return sandbox.layer == "landlock" and bool(sandbox.host_ports) and not sandbox.network
 
     def _exposed(self) -> str:
         """Return what commands can change of the agent itself, in words; else empty."""
@@ -169,7 +165,8 @@ class Containment:
         extra = self.settings.sandbox.environment
         name = self.session_folder.name
         found = command_environment(self.environ, self.keys, name, contained=contained, extra=extra)
-        return found | _plan_variables(self.settings)
+        # In plan mode git must not write on the side.
+        return found | ({"GIT_OPTIONAL_LOCKS": "0"} if self.settings.agent.planning else {})
 
     def facts(self) -> SandboxFacts | None:
         """Return what the model is told about the sandbox; None without one."""
@@ -194,11 +191,6 @@ def with_readable(sandbox: Sandbox, folders: Iterable[Path]) -> Sandbox:
     """Return the sandbox with `folders` readable, which commands don't see otherwise."""
     scope = sandbox.scope
     return replace(sandbox, scope=replace(scope, readable=(*scope.readable, *folders)))
-
-
-def _plan_variables(settings: Settings) -> dict[str, str]:
-    """Return extra variables for commands in plan mode, which keep git from writing on the side."""
-    return {"GIT_OPTIONAL_LOCKS": "0"} if settings.agent.planning else {}
 
 
 def _settings_places(environ: Mapping[str, str]) -> Iterator[Path]:
@@ -257,12 +249,8 @@ def _protected(scope: AccessScope) -> Iterator[str]:
         yield "git's hooks and settings"
     for path in scope.protected:
         if path.name != ".git" and not any(map(path.is_relative_to, scope.git_folders)):
-            yield _short(path, scope)
-
-
-def _short(path: Path, scope: AccessScope) -> str:
-    inside = path.is_relative_to(scope.workspace)
-    return str(path.relative_to(scope.workspace) if inside else path)
+            inside = path.is_relative_to(scope.workspace)
+            yield str(path.relative_to(scope.workspace) if inside else path)
 
 
 def _folder(name: str) -> Path:

@@ -98,10 +98,13 @@ class SessionHooks:
         """Tell the hooks what came of `action`; the reason of one that blocks goes to the model."""
         if not self._hooks.get(POST_TOOL):
             return
+        exit_code = None
+        if isinstance(observation, CmdOutputObservation):
+            exit_code = observation.metadata.exit_code
         payload = {
             **_call_of(action),
             "tool_output": session.redact(observation.content),
-            "exit_code": _exit_code(observation),
+            "exit_code": exit_code,
         }
         for verdict in self._ask(session, POST_TOOL, payload, may_block=False):
             if verdict.reason:
@@ -236,12 +239,6 @@ def _call_of(action: Action) -> dict[str, Any]:
     except (ValueError, RecursionError):
         arguments = call.raw_arguments
     return {"tool_name": call.function_name, "tool_input": arguments}
-
-
-def _exit_code(observation: Observation) -> int | None:
-    if isinstance(observation, CmdOutputObservation):
-        return observation.metadata.exit_code
-    return None
 
 
 def _times_held(events: Sequence[Event]) -> int:

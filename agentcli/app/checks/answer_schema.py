@@ -135,23 +135,17 @@ def _require_local(schema: dict[str, Any]) -> None:
 
 
 def _check_references(resource: Any, resolver: Any) -> None:
-    contents = resource.contents
-    if isinstance(contents, dict):
-        for keyword in ("$ref", "$dynamicRef"):
-            reference = contents.get(keyword)
-            if isinstance(reference, str):
-                _look_up(resolver, keyword, reference)
+    contents = resource.contents if isinstance(resource.contents, dict) else {}
+    for keyword in ("$ref", "$dynamicRef"):
+        if isinstance(reference := contents.get(keyword), str):
+            try:
+                resolver.lookup(reference)
+            except Unresolvable as error:
+                raise ValueError(
+                    f"{keyword} {reference!r} is not in the file, and nothing outside it is fetched"
+                ) from error
     for inner in resource.subresources():
         _check_references(inner, resolver.in_subresource(inner))
-
-
-def _look_up(resolver: Any, keyword: str, reference: str) -> None:
-    try:
-        resolver.lookup(reference)
-    except Unresolvable as error:
-        raise ValueError(
-            f"{keyword} {reference!r} is not in the file, and nothing outside it is fetched"
-        ) from error
 
 
 def _told(error: ValidationError) -> str:

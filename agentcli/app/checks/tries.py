@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from agentcli.agent.run_limits import Limits
 from agentcli.app.agent_builder import AgentBuilder
 from agentcli.app.checks.check import CheckResult
 from agentcli.app.checks.copy_check import CopyCheck
@@ -78,15 +77,12 @@ class Tries:
         self._original = original
         self._store = checkpoints_of(own, str(builder.workspace))
         self._tree = self._store.take(thorough=True).tree
+        self._limits = builder.limits(self.state)
 
     @property
     def state(self) -> State:
         """The state of the conversation so far."""
         return self._original.state if self._original else State()
-
-    @property
-    def _limits(self) -> Limits:
-        return self._builder.limits(self.state)
 
     def _spent_usd(self, state: State) -> float:
         return self._limits.spent_usd(state) + state.abandoned_usd
@@ -101,11 +97,9 @@ class Tries:
         """Return what is left of the budget after what all tries in `every` have spent; None
         without a limit."""
         left = self._limits.left_usd(self.state)
-        return None if left is None else max(0.0, left - sum(map(self._used_usd, every)))
-
-    def _used_usd(self, folder: Path) -> float:
-        """Return what the try in `folder` has spent."""
-        return self._spent_usd(state_of(folder)) - self._spent_usd(self.state)
+        before = self._spent_usd(self.state)
+        used = sum(self._spent_usd(state_of(folder)) - before for folder in every)
+        return None if left is None else max(0.0, left - used)
 
     def settings(
         self, model: str, more_usd: float | None, folder: Path | None, *, mends: bool

@@ -141,11 +141,12 @@ class _WithGrants:
 
 @dataclass
 class Follower:
-    """Shows on the parent's screen what the child does; a subscriber of its session."""
+    """Tells what a session does that is shown elsewhere, as on its parent's screen; subscribes to
+    it."""
 
     session: Session
     action_id: int
-    notify: Callable[[Progress], None]
+    notify: Callable[[ChildProgress], None]
     _doing: str = field(default="begins", init=False)
 
     def on_event(self, event: Event) -> None:

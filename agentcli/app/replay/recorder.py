@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
@@ -101,7 +101,9 @@ class _Recorder:
         )
 
     def _files(self) -> Iterator[RecordedFile]:
-        bare = [folder for folder in self._repositories() if not self._is_clean(folder)]
+        walk = os.walk(self._copy.top)
+        repositories = [Path(parent) / ".git" for parent, folders, _ in walk if ".git" in folders]
+        bare = [folder for folder in repositories if not self._is_clean(folder)]
         for file in files_below(self._copy.top):
             place = self._copy.top / file.path
             if not any(place.is_relative_to(folder) for folder in bare) and self._belongs(file):
@@ -146,13 +148,6 @@ class _Recorder:
             return file
         self._note(f"{file.path}: secrets in it are masked")
         return replace(file, data=masked.encode(errors="surrogateescape"))
-
-    def _repositories(self) -> Sequence[Path]:
-        return [
-            Path(parent) / ".git"
-            for parent, folders, _ in os.walk(self._copy.top)
-            if ".git" in folders
-        ]
 
     def _is_clean(self, folder: Path) -> bool:
         """Whether the repository is small enough and has no secrets in its history."""
@@ -200,7 +195,9 @@ class _Recorder:
         """Yield for each checkpoint the files that differ from the previous one."""
         store, before = self._copy.store, self._copy.start
         for event in self._copy.events:
-            tree = _tree_of(event)
+            if not isinstance(event, CheckpointObservation | RewindAction):
+                continue
+            tree = event.tree
             if not tree or tree == before:
                 continue
             paths = [
@@ -220,12 +217,6 @@ def _generated_in(path: PurePosixPath) -> PurePosixPath:
     """Return the outermost folder on `path` that tools fill."""
     parents = [*reversed(path.parents)][1:]
     return next(folder for folder in [*parents, path] if is_generated(folder.name))
-
-
-def _tree_of(event: Event) -> str:
-    if isinstance(event, CheckpointObservation | RewindAction):
-        return event.tree or ""
-    return ""
 
 
 def recorded_settings(settings: Settings) -> Mapping[str, object]:
