@@ -11,16 +11,25 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from agentcli.git.setting_names import is_among
 
-_SPACE = " \t\n\r"
-_KEY = re.compile(r"[A-Za-z0-9-]*")
-_SECTION = re.compile(r"[A-Za-z0-9.-]*")
-_PLAIN = re.compile(r"[^\n\r\\\";#\s]+")
-_ESCAPES = {"t": "\t", "b": "\b", "n": "\n", "\\": "\\", '"': '"'}
+_ESCAPES = {"t": "\t", "b": "\b", "n": "\n", "\\": "\\", '"': '"', "\n": ""}
+_ESCAPE = r'\\[tbn\\"\n]'
+_STRING = rf'"(?:[^"\\\n]|{_ESCAPE})*+"'
+_TOKEN = re.compile(
+    rf"""
+    [ \t\n\r]++ | [#;][^\n]*+
+    | \[ (?P<section>[A-Za-z0-9.-]*+)
+      (?: (?<=[^[]) \] | [ \t\r]++ "(?P<subsection>(?:[^"\\\n]|\\[^\n])*+)"\] )
+    | (?P<key>[A-Za-z][A-Za-z0-9-]*+) [ \t]*+
+      (?: (?=\n) | = (?P<value>(?:[^"\\\n#;]|{_ESCAPE}|{_STRING})*+) (?=[\n#;]|\Z) )
+    """,
+    re.VERBOSE,
+)
+_PART_OF_VALUE = re.compile(rf"[ \t\r]|{_STRING}|(?:[^ \t\r\"\\]|{_ESCAPE})+")
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -31,115 +40,38 @@ class Setting(NamedTuple):
     value: str | None
 
 
-class _Broken(Exception):
-    """git stops at a file like this."""
-
-
 def parse(data: bytes) -> list[Setting] | None:
     """Return the settings of a file in order, with bytes that are not UTF-8 as surrogates; None if
     git would reject the file."""
-    text = data.removeprefix(_BOM).decode(errors="surrogateescape").replace("\r\n", "\n")
-    if "\0" in text:
-        return None
-    try:
-        return list(_settings(text + "\n"))
-    except _Broken:
-        return None
-
-
-def _settings(text: str) -> Iterator[Setting]:
-    at, section = 0, ""
+    text = data.removeprefix(_BOM).decode(errors="surrogateescape").replace("\r\n", "\n") + "\n"
+    settings: list[Setting] = []
+    at, above = 0, ""
     while at < len(text):
-        char = text[at]
-        if char in _SPACE:
-            at += 1
-        elif char in "#;":
-            at = text.index("\n", at)
-        elif char == "[":
-            section, at = _section(text, at + 1)
-        elif char.isascii() and char.isalpha():
-            key = _match(_KEY, text, at)
-            value, at = _value_of(text, at + len(key))
-            yield Setting(f"{section}.{key.lower()}" if section else key.lower(), value)
+        found = _TOKEN.match(text, at)
+        if found is None or "\0" in found[0]:
+            return None
+        at = found.end()
+        if found["key"] is not None:
+            value = None if found["value"] is None else _value_of(found["value"])
+            settings.append(Setting(above + found["key"].lower(), value))
+        elif found["section"] is not None:
+            above = f"{found['section'].lower()}."
+            if found["subsection"] is not None:
+                above += re.sub(r"\\(.)", r"\1", found["subsection"]) + "."
+    return settings
+
+
+def _value_of(written: str) -> str:
+    """Return a value as git understands it: without quotes, and without blanks at its ends."""
+    value, blanks = "", 0
+    for part in _PART_OF_VALUE.findall(written):
+        if part in (" ", "\t", "\r"):
+            blanks += bool(value)
         else:
-            raise _Broken
-
-
-def _section(text: str, at: int) -> tuple[str, int]:
-    """Parse `[name]` or `[name "subsection"]` after the bracket; return the name and its end."""
-    name = _match(_SECTION, text, at)
-    at += len(name)
-    if text[at] == "]":
-        if not name:
-            raise _Broken
-        return name.lower(), at + 1
-    start = at
-    while text[at] in " \t\r":
-        at += 1
-    if at == start or text[at] != '"':
-        raise _Broken
-    at += 1
-    subsection = []
-    while text[at] != '"':
-        at += text[at] == "\\"
-        if text[at] == "\n":
-            raise _Broken
-        subsection.append(text[at])
-        at += 1
-    if text[at + 1] != "]":
-        raise _Broken
-    return f"{name.lower()}.{''.join(subsection)}", at + 2
-
-
-def _value_of(text: str, at: int) -> tuple[str | None, int]:
-    while text[at] in " \t":
-        at += 1
-    if text[at] == "\n":
-        return None, at
-    if text[at] != "=":
-        raise _Broken
-    return _value(text, at + 1)
-
-
-def _value(text: str, at: int) -> tuple[str, int]:
-    parts: list[str] = []
-    spaces = 0
-    quoted = False
-    while True:
-        char = text[at]
-        if char == "\n":
-            if quoted:
-                raise _Broken
-            return "".join(parts), at
-        if char in _SPACE and not quoted:
-            spaces += bool(parts)
-            at += 1
-            continue
-        if char in "#;" and not quoted:
-            return "".join(parts), text.index("\n", at)
-        parts += " " * spaces
-        spaces = 0
-        if char == '"':
-            quoted = not quoted
-            at += 1
-        elif char == "\\":
-            escaped = text[at + 1]
-            if escaped != "\n":
-                if escaped not in _ESCAPES:
-                    raise _Broken
-                parts.append(_ESCAPES[escaped])
-            at += 2
-            if at >= len(text):
-                return "".join(parts), at - 1
-        else:
-            plain = _match(_PLAIN, text, at) or char
-            parts.append(plain)
-            at += len(plain)
-
-
-def _match(pattern: re.Pattern[str], text: str, at: int) -> str:
-    found = pattern.match(text, at)
-    return found.group() if found else ""
+            plain = part[1:-1] if part.startswith('"') else part
+            plain = re.sub(r"\\(.)", lambda escape: _ESCAPES[escape[1]], plain, flags=re.DOTALL)
+            value, blanks = value + " " * blanks + plain, 0
+    return value
 
 
 # --- harmless settings --------------------------------------------------------------------------

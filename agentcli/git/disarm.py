@@ -70,30 +70,26 @@ def repositories(root: Path) -> Iterator[Path]:
         ]
 
 
-def exec_lines(todo: bytes) -> list[bytes]:
-    """Return the lines of a rebase's todo list that run a program."""
-    return [line for line in todo.split(b"\n") if _runs(line)]
-
-
-def _runs(line: bytes) -> bool:
+def _runs_program(line: bytes) -> bool:
+    """Return whether a line of a rebase's todo list does."""
     return line.split(None, 1)[:1] in ([b"exec"], [b"x"])
 
 
-Stamp = tuple[int, int, int]
+EntryVersion = tuple[int, int, int]
 """Device, inode, and time of the last status change in ns."""
 
 
-def stamp(info: os.stat_result) -> Stamp:
+def _version(info: os.stat_result) -> EntryVersion:
     return info.st_dev, info.st_ino, info.st_ctime_ns
 
 
 @dataclass
 class Inventory:
-    """`folders` are git folders. `fresh` are the stamps of entries in them that changed so shortly
-    before commands began that the time alone does not tell which came first."""
+    """`folders` are git folders. `fresh` are the entries in them that changed so shortly before
+    commands began that the time alone does not tell which came first."""
 
     folders: set[tuple[Path, Identity]] = field(default_factory=set)
-    fresh: set[Stamp] = field(default_factory=set)
+    fresh: set[EntryVersion] = field(default_factory=set)
 
 
 def inventory(roots: Sequence[Path], since_ns: int) -> Inventory:
@@ -106,7 +102,7 @@ def inventory(roots: Sequence[Path], since_ns: int) -> Inventory:
     return found
 
 
-def _fresh(path: Path, since_ns: int) -> Iterator[Stamp]:
+def _fresh(path: Path, since_ns: int) -> Iterator[EntryVersion]:
     names = [str(path)]
     for folder, folders, files in os.walk(path):
         folders[:] = [name for name in folders if name not in DATA_FOLDERS]
@@ -115,7 +111,7 @@ def _fresh(path: Path, since_ns: int) -> Iterator[Stamp]:
         with contextlib.suppress(OSError):
             info = os.lstat(name)
             if info.st_ctime_ns >= since_ns:
-                yield stamp(info)
+                yield _version(info)
 
 
 @dataclass
@@ -204,31 +200,33 @@ class Disarmer:
         # user's.
         is_old = (path, identity(top)) in self.before.folders or not self._is_new(top)
         for name in _names(handle):
-            info = os.stat(name, dir_fd=handle, follow_symlinks=False)
-            if name == "hooks" and stat.S_ISDIR(info.st_mode):
-                with contextlib.suppress(OSError):
+            # What vanishes meanwhile must not end the search.
+            with contextlib.suppress(OSError):
+                info = os.stat(name, dir_fd=handle, follow_symlinks=False)
+                if name == "hooks" and stat.S_ISDIR(info.st_mode):
                     self._hooks(path, handle, every=not is_old or self._is_new(info))
-            elif is_old and not self._is_new(info):
-                continue
-            elif name in ("config", "config.worktree") and stat.S_ISREG(info.st_mode):
-                self._settings(path, handle, name, info)
-            elif name == "commondir":
-                self._common(path, handle)
-            elif stat.S_ISLNK(info.st_mode) or name in ("config", "hooks", "remotes"):
-                self._take(path, handle, name)
+                elif is_old and not self._is_new(info):
+                    continue
+                elif name in ("config", "config.worktree") and stat.S_ISREG(info.st_mode):
+                    self._settings(path, handle, name)
+                elif name == "commondir":
+                    self._common(path, handle)
+                elif stat.S_ISLNK(info.st_mode) or name in ("config", "hooks", "remotes"):
+                    self._take(path, handle, name)
 
     def _hooks(self, path: Path, handle: int, *, every: bool) -> None:
         with opened_below(handle, "hooks") as folder:
             for name in _names(folder):
-                info = os.stat(name, dir_fd=folder, follow_symlinks=False)
-                is_sample = name.endswith(".sample") and stat.S_ISREG(info.st_mode)
-                if not is_sample and (every or self._is_new(info)):
-                    self._take(path / "hooks", folder, name)
+                with contextlib.suppress(FileNotFoundError):
+                    info = os.stat(name, dir_fd=folder, follow_symlinks=False)
+                    is_sample = name.endswith(".sample") and stat.S_ISREG(info.st_mode)
+                    if not is_sample and (every or self._is_new(info)):
+                        self._take(path / "hooks", folder, name)
 
     def _is_new(self, info: os.stat_result) -> bool:
         """Return whether it was created, changed or moved here since commands began: nobody can
         choose its ctime."""
-        return info.st_ctime_ns >= self.since_ns and stamp(info) not in self.before.fresh
+        return info.st_ctime_ns >= self.since_ns and _version(info) not in self.before.fresh
 
     def _common(self, path: Path, handle: int) -> None:
         text = b""
@@ -238,7 +236,7 @@ class Disarmer:
         if not (is_worktree_folder(path) and home == path.parent.parent):
             self._take(path, handle, "commondir")
 
-    def _settings(self, path: Path, handle: int, name: str, info: os.stat_result) -> None:
+    def _settings(self, path: Path, handle: int, name: str) -> None:
         data = content(handle, name)
         if data is None:
             self._take(path, handle, name)
@@ -251,8 +249,7 @@ class Disarmer:
 
         if (less := sanitize_config(data, keep)) is None:
             return
-        kept = self.quarantine.keep(name, data)
-        self.quarantine.replace(handle, name, info, less.text)
+        kept = self.quarantine.replace(handle, name, data, less.text)
         done = f"removed {', '.join(map(display_path, less.removed[:5]))}"
         self.findings.append(Finding(path / name, done, why(name), kept))
 
@@ -287,7 +284,6 @@ class Disarmer:
 
     def _todo(self, path: Path, rebase: int) -> None:
         name = _TODO.rpartition("/")[2]
-        info = os.stat(name, dir_fd=rebase, follow_symlinks=False)
         data = content(rebase, name)
         before = list(self.todos.get(str(path / _TODO), ()))
         if data is None:
@@ -297,11 +293,10 @@ class Disarmer:
         for number, line in enumerate(lines):
             if line in before:
                 before.remove(line)
-            elif _runs(line):
+            elif _runs_program(line):
                 lines[number] = b"noop"
         if (text := b"\n".join(lines)) != data:
-            kept = self.quarantine.keep(name, data)
-            self.quarantine.replace(rebase, name, info, text)
+            kept = self.quarantine.replace(rebase, name, data, text)
             done = "removed the commands that `git rebase --continue` would run"
             self.findings.append(Finding(path / _TODO, done, "commands added them", kept))
 
@@ -336,7 +331,8 @@ def todos_of(folders: Collection[Path]) -> dict[str, list[bytes]]:
     for path in folders:
         with contextlib.suppress(OSError), opened_folder(path / "rebase-merge") as rebase:
             data = content(rebase, _TODO.rpartition("/")[2])
-            found[str(path / _TODO)] = exec_lines(data or b"")
+            lines = (data or b"").split(b"\n")
+            found[str(path / _TODO)] = list(filter(_runs_program, lines))
     return found
 
 

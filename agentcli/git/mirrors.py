@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from agentcli.git.cloning import SETTINGS as FETCHING
-from agentcli.git.cloning import CloneFailed, why
+from agentcli.git.cloning import run_git
 from agentcli.git.running import setting_options
 from agentcli.git.safe import ENVIRONMENT, command, format_settings
 
-_LIMIT_S = 3600
 _BRANCH = "work"
 _IDENTITY = {
     "GIT_AUTHOR_NAME": "agent",
@@ -38,17 +36,17 @@ def mirror(git: str, source: str, folder: Path, environ: Mapping[str, str]) -> N
         # Do not prune: a copy may have been made from something that is gone from the source.
         more = ("fetch", "--quiet", "--no-prune", "--no-recurse-submodules", "--", source)
         here = {**environ, "GIT_TERMINAL_PROMPT": "0", "GIT_DIR": str(folder)}
-        _run([git, *settings, "-c", "gc.auto=0", *more, "+refs/*:refs/*"], here)
+        run_git([git, *settings, "-c", "gc.auto=0", *more, "+refs/*:refs/*"], here)
         return
     options = ("clone", "--mirror", "--quiet", "--template=", "--no-recurse-submodules")
     fetch = [git, *settings, *options, "--", source, str(folder)]
-    _run(fetch, {**environ, "GIT_TERMINAL_PROMPT": "0"})
+    run_git(fetch, {**environ, "GIT_TERMINAL_PROMPT": "0"})
     # The address may contain a password, and commands can read this folder.
     here = {**ENVIRONMENT, "GIT_DIR": str(folder)}
-    _run(command(git, "config", "--remove-section", "remote.origin"), here)
+    run_git(command(git, "config", "--remove-section", "remote.origin"), here)
     # A copy is made from one commit, which no branch or tag need point to.
     allow = ("config", "uploadpack.allowAnySHA1InWant", "true")
-    _run(command(git, *allow), here)
+    run_git(command(git, *allow), here)
 
 
 def commits_of(git: str, folder: Path, refs: Iterable[str]) -> dict[str, str]:
@@ -57,7 +55,7 @@ def commits_of(git: str, folder: Path, refs: Iterable[str]) -> dict[str, str]:
     asked = list(dict.fromkeys(refs))
     lines = "".join(f"{ref}^{{commit}}\n" for ref in asked).encode(errors="surrogateescape")
     ask = command(git, "cat-file", "--batch-check=%(objectname) %(objecttype)")
-    told = _run(ask, {**ENVIRONMENT, "GIT_DIR": str(folder)}, given=lines).decode().splitlines()
+    told = run_git(ask, {**ENVIRONMENT, "GIT_DIR": str(folder)}, given=lines).decode().splitlines()
     answers = zip(asked, (line.split(" ") for line in told), strict=True)
     return {ref: words[0] for ref, words in answers if words[1:] == ["commit"]}
 
@@ -68,8 +66,8 @@ def check_out(git: str, kept: Path, commit: str, folder: Path) -> None:
     _init(git, folder, sha256=len(commit) == 64)
     here = {**ENVIRONMENT, **_LOCAL, "GIT_DIR": str(folder / ".git"), "GIT_WORK_TREE": str(folder)}
     allowed = ("-c", "protocol.file.allow=always")
-    _run(command(git, *allowed, "fetch", "-q", "--no-tags", "--", str(kept), commit), here)
-    _run(command(git, "checkout", "-q", "-B", _BRANCH, commit), here)
+    run_git(command(git, *allowed, "fetch", "-q", "--no-tags", "--", str(kept), commit), here)
+    run_git(command(git, "checkout", "-q", "-B", _BRANCH, commit), here)
 
 
 def begin_repository(git: str, folder: Path) -> None:
@@ -77,13 +75,15 @@ def begin_repository(git: str, folder: Path) -> None:
     _init(git, folder)
     here = {**ENVIRONMENT, **_IDENTITY, "GIT_DIR": str(folder / ".git")}
     here["GIT_WORK_TREE"] = str(folder)
-    _run(command(git, "add", "-A"), here)
-    _run(command(git, "commit", "-q", "--allow-empty", "-m", "As it was"), here)
+    run_git(command(git, "add", "-A"), here)
+    run_git(command(git, "commit", "-q", "--allow-empty", "-m", "As it was"), here)
 
 
 def _init(git: str, folder: Path, *, sha256: bool = False) -> None:
     kind = ("--object-format=sha256",) if sha256 else ()
-    _run(command(git, "init", "-q", "--template=", f"-b{_BRANCH}", *kind, str(folder)), ENVIRONMENT)
+    run_git(
+        command(git, "init", "-q", "--template=", f"-b{_BRANCH}", *kind, str(folder)), ENVIRONMENT
+    )
 
 
 class WatchedTree:
@@ -150,7 +150,7 @@ class WatchedTree:
         return self._ask(*ask, *what, "--")
 
     def _ask(self, *arguments: str, ok: int = 0) -> bytes:
-        return _run(command(self._git, *arguments), self._environ, ok=ok)
+        return run_git(command(self._git, *arguments), self._environ, ok=ok)
 
 
 def _is_utf8(text: bytes) -> bool:
@@ -166,24 +166,3 @@ def _is_binary(path: bytes) -> bytes:
     pattern = re.sub(rb"[*?\[\\]", rb"\\\g<0>", path)
     quoted = re.sub(rb'["\\]', rb"\\\g<0>", pattern).replace(b"\n", rb"\n")
     return b'"/' + quoted + b'" -diff\n'
-
-
-def _run(
-    words: Sequence[str], environ: Mapping[str, str], *, ok: int = 0, given: bytes = b""
-) -> bytes:
-    """Run a command with `given` as stdin and return what it prints. Raises CloneFailed if it ends
-    with an exit code other than 0 and `ok`."""
-    try:
-        done = subprocess.run(
-            words,
-            env=environ,
-            cwd="/",
-            input=given,
-            capture_output=True,
-            timeout=_LIMIT_S,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise CloneFailed(str(error)) from error
-    if done.returncode not in (0, ok):
-        raise CloneFailed(why(done.stderr.decode(errors="replace"), done.returncode))
-    return done.stdout

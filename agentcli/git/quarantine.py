@@ -11,8 +11,8 @@ import contextlib
 import os
 import stat
 import time
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from agentcli.files.git_layout import ASIDE
 from agentcli.files.private import copy_owner_and_mode, read_regular
@@ -29,8 +29,7 @@ Identity = tuple[int, int]
 """Device and inode."""
 
 
-@dataclass(frozen=True)
-class FileRecord:
+class FileRecord(NamedTuple):
     """What stood at a place. `data` is the content of a file or the target of a symlink; None for
     anything else and for a file too large to be kept. `stamp` is size and times."""
 
@@ -146,10 +145,14 @@ class Quarantine:
             os.unlink(temporary, dir_fd=folder)
             raise
 
-    def replace(self, folder: int, name: str, info: os.stat_result, data: bytes) -> None:
-        """Replace the file at `name`, whose status is `info`, with `data`."""
-        was = FileRecord(info.st_mode, (0, 0), (0, 0, 0), (info.st_uid, info.st_gid), data)
-        self.put(folder, name, was)
+    def replace(self, folder: int, name: str, old: bytes, new: bytes) -> Path:
+        """Replace the content `old` of the file at `name` by `new`; return where `old` is kept.
+        Raises OSError."""
+        kept = self.keep(name, old)
+        info = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        mode = stat.S_IFREG | stat.S_IMODE(info.st_mode)
+        self.put(folder, name, FileRecord(mode, (0, 0), (0, 0, 0), (info.st_uid, info.st_gid), new))
+        return kept
 
     def _free(self, name: str) -> Path:
         self.place.mkdir(mode=0o700, parents=True, exist_ok=True)

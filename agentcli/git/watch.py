@@ -70,8 +70,8 @@ class GitWatch:
         state: Path,
         session: str,
         folder: Path,
-        stop: Callable[[], None] = lambda: None,
-        end_all: Callable[[], None] = lambda: None,
+        stop: Callable[[], None],
+        end_all: Callable[[], None],
     ) -> None:
         self._scope = scope
         self._stop = stop
@@ -167,7 +167,7 @@ class GitWatch:
                 seal.close()
             self._record = None
             if self._file is not None:
-                self._file.close(remove=True)
+                self._file.remove()
 
     def observations(self) -> list[GitCleanupObservation]:
         """Return what was found since the last call, to be recorded."""
@@ -210,7 +210,7 @@ class GitWatch:
                 self._findings += self._search(record)
                 self._told(None, in_result=False)
             log.info("the watch of a session that was killed is finished: %s", path.name)
-            file.close(remove=True)
+            file.remove()
 
     # --- taking the seals -----------------------------------------------------------------------
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 import base64
 import binascii
 import contextlib
-import fcntl
 import json
 import os
 from collections.abc import Iterator, Sequence
@@ -14,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from agentcli.files.private import read_regular
+from agentcli.files.private import read_regular, try_lock
 from agentcli.git.disarm import Inventory
 from agentcli.git.quarantine import FileRecord
 from agentcli.git.seal import Seal
@@ -35,30 +34,27 @@ class WatchRecord:
 
 
 class RecordFile:
-    """The file of a record. It stays locked for as long as the process lives."""
+    """The file of a record. It stays locked until it is removed or the process ends."""
 
     def __init__(self, path: Path) -> None:
         """Raises OSError if the file can't be written or another process uses it."""
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._path = path
-        self._lock = _locked(path)
-        if self._lock is None:
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        if not try_lock(self._file):
+            os.close(self._file)
             raise OSError(f"{path} is in use")
 
     def write(self, record: WatchRecord) -> None:
         """Write the record. Raises OSError."""
-        assert self._lock is not None
         data = json.dumps(_as_dict(record)).encode()
         # In place, because the lock is on this very file; a partial record counts as none.
-        os.pwrite(self._lock, data, 0)
-        os.ftruncate(self._lock, len(data))
+        os.pwrite(self._file, data, 0)
+        os.ftruncate(self._file, len(data))
 
-    def close(self, *, remove: bool) -> None:
-        if self._lock is not None:
-            if remove:
-                self._path.unlink(missing_ok=True)
-            os.close(self._lock)
-            self._lock = None
+    def remove(self) -> None:
+        self._path.unlink(missing_ok=True)
+        os.close(self._file)
 
 
 def unfinished(folder: Path) -> Iterator[tuple[Path, WatchRecord | None, RecordFile]]:
@@ -82,16 +78,6 @@ def _files(folder: Path) -> list[Path]:
         return sorted(folder.iterdir())
     except OSError:
         return []
-
-
-def _locked(path: Path) -> int | None:
-    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(handle)
-        return None
-    return handle
 
 
 def _read(path: Path) -> WatchRecord | None:
@@ -149,19 +135,14 @@ def _seal_from_dict(found: dict[str, Any]) -> Seal:
 
 
 def _record_as_list(record: FileRecord) -> list[Any]:
-    data = None if record.data is None else _text(record.data)
-    return [record.mode, record.id, record.stamp, record.owner, data]
+    *facts, data, _ = record
+    return [*facts, None if data is None else _text(data)]
 
 
 def _record_from_list(found: list[Any]) -> FileRecord:
-    mode, (device, inode), (size, modified, changed), (user, group), data = found
-    return FileRecord(
-        int(mode),
-        (int(device), int(inode)),
-        (int(size), int(modified), int(changed)),
-        (int(user), int(group)),
-        None if data is None else _bytes(data),
-    )
+    mode, id_, stamp, owner, data = found
+    data = None if data is None else _bytes(data)
+    return FileRecord(int(mode), tuple(id_), tuple(stamp), tuple(owner), data)
 
 
 def _text(data: bytes) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from agentcli.git.config_files import (
@@ -74,6 +74,7 @@ def as_git_reads(data: bytes) -> list[Setting] | None:
 
 
 @given(TEXTS)
+@example('[core]\n\tbare = "\\')
 def test_files_are_read_as_git_reads_them(text):
     """Or more strictly: never is a setting overlooked."""
     data = text.encode()
