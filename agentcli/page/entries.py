@@ -40,7 +40,7 @@ from agentcli.ui.call_details import request_lines
 from agentcli.ui.calls import Outcome, call_lines, call_name, call_text, code_of, outcome, reach_of
 from agentcli.ui.diff import GAP, diff_rows
 from agentcli.ui.folding import UNFOLDED
-from agentcli.ui.notices import decision, note
+from agentcli.ui.notices import decision_text, note
 from agentcli.ui.style import Line, plain
 from agentcli.ui.summary import count
 
@@ -150,7 +150,7 @@ class Entries:
         """Yield who allowed the call, what hooks said and which session carries it out."""
         for event in belonging:
             if isinstance(event, DecisionObservation):
-                told = decision(event)
+                told = decision_text(event)
             elif isinstance(event, DelegateStartedObservation):
                 told = event.message
             elif not _is_result(event):

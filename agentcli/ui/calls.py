@@ -51,7 +51,7 @@ from agentcli.events.observations import (
 from agentcli.ui.arguments import argument_line
 from agentcli.ui.diff import diff_counts, diff_lines, is_cut, marked_lines
 from agentcli.ui.folding import FOLDED, Folding
-from agentcli.ui.outputs import output_lines, stopped
+from agentcli.ui.outputs import interruption_text, output_lines
 from agentcli.ui.sanitize import printable
 from agentcli.ui.style import Line, Span, Style, cells, clip, plain
 from agentcli.ui.summary import count, duration, money
@@ -231,7 +231,7 @@ def _facts(observation: Observation) -> list[Span]:
     """Return what a call's line says about the result of tools that only give text."""
     match observation:
         case IPythonRunCellObservation(content=content, error=failed):
-            if why := stopped(content):
+            if why := interruption_text(content):
                 return [Span(why, "yellow")]
             return [Span("error", "red")] if failed else []
         case BrowserOutputObservation(status_code=int() as code, error=failed):
@@ -283,7 +283,7 @@ def _call_of(observation: Observation) -> int:
 def _command_outcome(observation: CmdOutputObservation, folding: Folding) -> Outcome:
     metadata = observation.metadata
     code, took = metadata.exit_code, duration(metadata.duration_s)
-    if why := stopped(observation.content):
+    if why := interruption_text(observation.content):
         parts = [Span(f"{why} after {took}", "yellow")]
     elif code is not None:
         parts = [Span(f"exit {code}", "dim" if code == 0 else "red"), Span(f" · {took}", "dim")]

@@ -76,7 +76,7 @@ class Selection(Generic[ValueT]):
         first = max(0, min(self.at - rows // 2, len(self.fitting) - rows))
         lines: list[Line] = []
         for number, choice in enumerate(self.fitting[first : first + rows], first):
-            line = row(choice, width - 2)
+            line = choice_row(choice, width - 2)
             if number == self.at:
                 lines.append([Span("> ", "bold"), Span(plain(line), "bold")])
             else:
@@ -88,7 +88,7 @@ class Selection(Generic[ValueT]):
         return f"{self.at + 1} of {len(self.fitting)}" if self.fitting else "no match"
 
 
-def row(choice: Choice[ValueT], width: int) -> Line:
+def choice_row(choice: Choice[ValueT], width: int) -> Line:
     """Return the choice on one line of at most `width` columns. If there is too little room for the
     title, facts are dropped, the last ones first."""
     facts = list(choice.facts)

@@ -19,7 +19,7 @@ _TMUX_WITH_LINKS = (3, 4)
 _LONGEST = 2_000
 
 
-def supported(environ: Mapping[str, str] = os.environ) -> bool:
+def terminal_opens_links(environ: Mapping[str, str] = os.environ) -> bool:
     """Return whether the terminal is known to support links. FORCE_HYPERLINK overrides this: 0 or
     empty means no, anything else yes."""
     forced = environ.get("FORCE_HYPERLINK")

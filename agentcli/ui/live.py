@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TextIO
 
-from agentcli.ui.style import Span, bare, cells, clip, plain
+from agentcli.ui.style import Span, cells, clip, plain, without_escapes
 
 
 def terminal_size(terminal: TextIO | int) -> tuple[int, int]:
@@ -85,4 +85,4 @@ def _back_to_top(height: int) -> str:
 
 
 def _fitted(row: str, width: int) -> str:
-    return row if cells(row) <= width else plain(clip([Span(bare(row))], width))
+    return row if cells(row) <= width else plain(clip([Span(without_escapes(row))], width))

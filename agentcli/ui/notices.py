@@ -65,19 +65,19 @@ def note(event: Event, verbose: int = 0) -> Line | None:
         case CheckpointObservation():
             return _checkpoint(event)
         case RequirementJudgedObservation():
-            return requirement(event)
+            return _requirement(event)
         case DecisionObservation():
-            return _dim(decision(event)) if verbose else None
+            return _dim(decision_text(event)) if verbose else None
         case RecallObservation() | CondensationAction() | PrefixChangedObservation() if verbose:
             return _dim(event.message)
         case HookObservation() if verbose or (event.exit_code != 0 and not _on_call(event)):
-            return _dim(hook(event))
+            return _dim(_hook(event))
         case SystemMessageAction() if verbose > 1:
             return _dim(event.message)
     return None
 
 
-def decision(event: DecisionObservation) -> str:
+def decision_text(event: DecisionObservation) -> str:
     """Say who decided and why, to be shown after a call."""
     verb = {"allow": "allowed", "deny": "not allowed", "ask": "asked"}[event.decision]
     who = "you" if event.by == "user" else event.by
@@ -94,7 +94,7 @@ def _checkpoint(event: CheckpointObservation) -> Line | None:
     return _dim(f"undo can't bring back: {left_out}") if left_out else None
 
 
-def requirement(event: RequirementJudgedObservation) -> Line:
+def _requirement(event: RequirementJudgedObservation) -> Line:
     """Return a line on what was required, and whether it is met."""
     facts = [f"check $ {event.command}" if event.command else f"required: {event.requirement}"]
     if event.requirement == "check":
@@ -107,7 +107,7 @@ def requirement(event: RequirementJudgedObservation) -> Line:
     return _dim(f"✓ {told}") if event.met else [Span(f"✗ {told}", "yellow")]
 
 
-def hook(event: HookObservation) -> str:
+def _hook(event: HookObservation) -> str:
     """Say which hook ran, and what it said."""
     outcome = "failed" if event.exit_code is None else f"exit {event.exit_code}"
     first = event.content.strip().split("\n", 1)[0][:_LONGEST_SAID]
@@ -131,7 +131,7 @@ def metrics_line(metrics: LLMMetrics) -> Line:
     return _dim(" · ".join(facts))
 
 
-def waiting(status: Status, elapsed: float) -> str:
+def status_text(status: Status, elapsed: float) -> str:
     """Return the text of a status after `elapsed` seconds."""
     detail = printable(status.detail, multiline=False)
     if status.until_s is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from agentcli.ui.folding import Folding
-from agentcli.ui.sanitize import printable, settle
+from agentcli.ui.sanitize import printable, resolve_carriage_returns
 from agentcli.ui.style import Line, Span
 
 _GAP = re.compile(
@@ -24,7 +24,7 @@ STOPPED = re.compile(
 _FOR_THE_MODEL = re.compile(r"\n?\[[\d,]+ characters above\]\Z")
 
 
-def stopped(text: str) -> str:
+def interruption_text(text: str) -> str:
     """Say for the user that an interrupt cut the output short; empty if none did."""
     found = STOPPED.search(text)
     if found is None:
@@ -35,7 +35,7 @@ def stopped(text: str) -> str:
 def output_lines(text: str, limit: int | None, folding: Folding, event: int) -> list[Line]:
     """Return the last lines of an output, after a count of the lines before them. If nothing is to
     be folded, a long output is read from the file that it was saved in, if that still exists."""
-    text = settle(STOPPED.sub("", _FOR_THE_MODEL.sub("", text)))
+    text = resolve_carriage_returns(STOPPED.sub("", _FOR_THE_MODEL.sub("", text)))
     if limit is None:
         text = _whole(text, folding)
     if limit == 0 or not text.strip():
@@ -73,14 +73,14 @@ def _whole(text: str, folding: Folding) -> str:
     if kept is None:
         return text
     notes = _NOTES.search(text)
-    return settle(kept).rstrip("\n") + (notes[0] if notes else "")
+    return resolve_carriage_returns(kept).rstrip("\n") + (notes[0] if notes else "")
 
 
 def live_lines(text: str, gone: int, limit: int) -> list[Line]:
     """Return the last lines of a growing output, of which `text` lacks the first `gone` lines."""
     if not text.strip():
         return []
-    rows = settle(text).strip("\n").rstrip().split("\n")
+    rows = resolve_carriage_returns(text).strip("\n").rstrip().split("\n")
     hidden = gone + max(0, len(rows) - limit)
     shown: list[Line] = [[Span(printable(row), "dim")] for row in rows[-limit:]]
     return [Folding().more(hidden, 0), *shown] if hidden else shown

@@ -33,7 +33,7 @@ from prompt_toolkit.layout import (
 )
 
 from agentcli.errors import TurnInterrupted
-from agentcli.ui.choices import Choice, Preview, Selection, ValueT, preview_lines, row
+from agentcli.ui.choices import Choice, Preview, Selection, ValueT, choice_row, preview_lines
 from agentcli.ui.live import terminal_size
 from agentcli.ui.prompt.region import PromptOutput
 from agentcli.ui.sanitize import pasted_text
@@ -92,7 +92,7 @@ def _pick_by_number(question: Question, choices: Sequence[Choice[ValueT]]) -> Pi
     shown = choices[:_NUMBERED_ROWS]
     columns, _ = terminal_size(sys.stderr)
     for number, choice in enumerate(shown, 1):
-        print(f"{number:>3} {plain(row(choice, columns - 5))}", file=sys.stderr)
+        print(f"{number:>3} {plain(choice_row(choice, columns - 5))}", file=sys.stderr)
     while True:
         answer = _line(f"{question.text}1-{len(shown)}: ")
         if not answer:

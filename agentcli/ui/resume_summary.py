@@ -26,10 +26,10 @@ from agentcli.events.observations import (
 )
 from agentcli.ui.calls import Outcome, call_line, call_name, call_text, outcome
 from agentcli.ui.markdown_stream import BlockSplitter, render_block
-from agentcli.ui.outputs import STOPPED, stopped
+from agentcli.ui.outputs import STOPPED, interruption_text
 from agentcli.ui.sanitize import printable
 from agentcli.ui.screen import Region, Screen
-from agentcli.ui.style import Line, Span, Style, bare, cells, clip, joined, paint, plain
+from agentcli.ui.style import Line, Span, Style, cells, clip, joined, paint, plain, without_escapes
 from agentcli.ui.summary import STATE_WORDS, ago, count, money
 
 _MOST_CALLS = 3
@@ -255,7 +255,7 @@ def _how_cut(result: Observation | None) -> str:
     if result is None:
         return "no result"
     if not isinstance(result, ErrorObservation):
-        return stopped(result.content)
+        return interruption_text(result.content)
     return "not started" if result.content.startswith(_NOT_STARTED) else "effect unknown"
 
 
@@ -301,7 +301,7 @@ def _first_rows(text: str, most: int, screen: Screen) -> list[str]:
             rows += ["", *render_block(block, screen.width, screen.colors)]
     else:
         rows += printable(text[:_WORDS_KEPT]).split("\n")
-    shown = [row for row in rows if bare(row).strip()]
+    shown = [row for row in rows if without_escapes(row).strip()]
     if len(shown) <= most:
         return shown
     more = f"… +{len(shown) - most + 1} lines" if len(text) <= _WORDS_KEPT else "…"

@@ -79,7 +79,7 @@ def _visible(char: str) -> str:
     return char if char.isprintable() or char in "\n\t" else f"<U+{ord(char):04X}>"
 
 
-def settle(text: str) -> str:
+def resolve_carriage_returns(text: str) -> str:
     """Return each line as a terminal would show it after the carriage returns of a progress bar."""
     if "\r" not in text:
         return text

@@ -50,7 +50,7 @@ class Screen:
         self.rich = drawable or colors is not None
         self.live = drawable and live
         self.colors = colors or (terminal_colors(os.environ) if drawable else "none")
-        self.links = drawable and links.supported()
+        self.links = drawable and links.terminal_opens_links()
         self._stream = stream
         self._region: Region = region or LiveRegion(stream, width)
         self._ascii = "utf" not in (getattr(stream, "encoding", None) or "utf-8").lower()

@@ -63,7 +63,7 @@ def paint(line: Line, colors: Colors) -> str:
 
 def cells(text: str) -> int:
     """Return how many columns `text`, painted or not, takes; in doubt (joined emoji) the most."""
-    text = bare(text)
+    text = without_escapes(text)
     return len(text) if text.isascii() else sum(map(_width, text))
 
 
@@ -126,7 +126,7 @@ def _merged(words: Iterable[Span]) -> Line:
     return spans
 
 
-def bare(text: str) -> str:
+def without_escapes(text: str) -> str:
     """Return painted text without its escape codes."""
     return _PAINT.sub("", text)
 

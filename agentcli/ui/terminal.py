@@ -25,7 +25,7 @@ from agentcli.events.progress import (
     ToolOutput,
 )
 from agentcli.ui.folding import DETAILED, FOLDED, Folding
-from agentcli.ui.notices import error_line, metrics_line, note, waiting
+from agentcli.ui.notices import error_line, metrics_line, note, status_text
 from agentcli.ui.reply import StreamedReply
 from agentcli.ui.sanitize import printable
 from agentcli.ui.screen import SPINNER, Kind, Region, Screen
@@ -278,7 +278,7 @@ class TerminalRenderer:
         if status.until_s is not None or not again:
             self._since = self._clock()
         if status.phase == "retrying" and not again and not self.screen.live:
-            self.screen.put_words("note", [[Span(waiting(status, 0), "dim")]])
+            self.screen.put_words("note", [[Span(status_text(status, 0), "dim")]])
 
     def _draw(self) -> None:
         rows: list[str] = []
@@ -293,7 +293,7 @@ class TerminalRenderer:
             took = f" {whole_seconds(int(elapsed))}" if elapsed >= _SILENT_S else ""
             text = f" {', '.join(self._starting)} …{took}"
         elif self._status is not None and (elapsed >= _SILENT_S or self._status.until_s):
-            text = f" {waiting(self._status, elapsed)}"
+            text = f" {status_text(self._status, elapsed)}"
         else:
             return []
         return [self.screen.row([Span(_spinner(now), "cyan"), Span(text, "dim")])]

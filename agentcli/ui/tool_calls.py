@@ -34,7 +34,7 @@ from agentcli.ui.calls import (
 )
 from agentcli.ui.folding import Folding
 from agentcli.ui.links import path_link
-from agentcli.ui.notices import decision
+from agentcli.ui.notices import decision_text
 from agentcli.ui.outputs import live_lines
 from agentcli.ui.reply import StreamedReply
 from agentcli.ui.sanitize import printable
@@ -349,7 +349,7 @@ def _with_decision(result: Outcome, decided: DecisionObservation | None) -> Outc
     gave it."""
     if decided is None or (decided.decision == "allow" and decided.by != "user"):
         return result
-    text = decision(decided)
+    text = decision_text(decided)
     if decided.decision == "deny":
         return Outcome([Span(text, "yellow")], failed=True)
     result.status = joined(result.status, [Span(text, "dim")])

@@ -56,7 +56,7 @@ def render_event(
     if started := next(starts, None):
         renderer.begin_session(started)
     renderer.on_progress(Notice(f"event {event.id} · {event.timestamp.astimezone():%F %T}"))
-    call = list(belonging(events, number))
+    call = list(events_of_call(events, number))
     if call == [event] and (text := _text(event)):
         renderer.on_progress(Notice(text))
     else:
@@ -73,7 +73,7 @@ def _text(event: Event) -> str:
     return f"{event.message}\n{text}" if text and text != event.message else event.message
 
 
-def belonging(events: Sequence[Event], number: int) -> Iterator[Event]:
+def events_of_call(events: Sequence[Event], number: int) -> Iterator[Event]:
     """Yield the event with that number; if it is part of a call, all events of the call. Raises
     IndexError."""
     event = events[number]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentcli.ui.choices import Choice, Preview, Selection, aligned, preview_lines, row
+from agentcli.ui.choices import Choice, Preview, Selection, aligned, choice_row, preview_lines
 from agentcli.ui.picker import Question, pick
 from agentcli.ui.style import Span, cells, plain
 
@@ -35,7 +35,7 @@ def rows(lines):
 def test_facts_stand_in_columns():
     facts = [("2 min ago", "interrupted", "12 steps"), ("3 h ago", "finished", "1 step")]
     lines = aligned([[Span(fact) for fact in each] for each in facts], right=(0, 2))
-    shown = [row(choice("x", facts=line), 78) for line in lines]
+    shown = [choice_row(choice("x", facts=line), 78) for line in lines]
     assert rows(shown) == [
         "2 min ago  interrupted  12 steps  x",
         "  3 h ago  finished       1 step  x",
@@ -45,7 +45,7 @@ def test_facts_stand_in_columns():
 def test_the_place_keeps_its_end_where_room_is_short():
     facts = [Span("x" * 43 + "  ")]
     far = choice("a title that is long", facts=facts, place="/home/someone/projects/agent")
-    shown = plain(row(far, 70))
+    shown = plain(choice_row(far, 70))
     assert shown.endswith("  a title that…  …cts/agent")
     assert cells(shown) <= 70
 

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentcli.ui.markdown_stream import Block, BlockSplitter, render_block
-from agentcli.ui.style import bare, cells
+from agentcli.ui.style import cells, without_escapes
 
 TEXT = """\
 # Title
@@ -63,7 +63,9 @@ def joined(blocks):
 
 
 def shown(text, width=60, colors="full"):
-    return [bare(row) for block in split(text) for row in render_block(block, width, colors)]
+    return [
+        without_escapes(row) for block in split(text) for row in render_block(block, width, colors)
+    ]
 
 
 @given(st.lists(st.integers(0, len(TEXT))))
@@ -129,14 +131,14 @@ def test_links_lead_where_they_say():
     [row] = render_block(
         Block("[docs](https://example.org/a) and http://b.org/x."), 90, "none", links=True
     )
-    assert bare(row) == "docs (https://example.org/a) and http://b.org/x."
+    assert without_escapes(row) == "docs (https://example.org/a) and http://b.org/x."
     assert row.count("\x1b]8;;https://example.org/a\x1b\\") == 2
     assert "\x1b]8;;http://b.org/x\x1b\\http://b.org/x\x1b]8;;\x1b\\." in row
     for evil in ("[x](javascript:alert)", "[x](file:///etc/passwd)", "[x](https://a/%1b]8;;)"):
         [row] = render_block(Block(evil), 90, "none", links=True)
         assert "\x1b]8;;j" not in row
         assert "\x1b]8;;f" not in row
-        assert bare(row).isprintable()
+        assert without_escapes(row).isprintable()
 
 
 def test_markup_the_renderer_would_drop_stays():

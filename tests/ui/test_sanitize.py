@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentcli.ui.sanitize import printable, settle
+from agentcli.ui.sanitize import printable, resolve_carriage_returns
 
 hostile = st.text(
     st.one_of(
@@ -85,4 +85,4 @@ def test_one_line():
 
 
 def test_a_progress_bar_settles_at_its_last_state():
-    assert settle("10%\r50%\r100%\ndone\r\n") == "100%\ndone\n"
+    assert resolve_carriage_returns("10%\r50%\r100%\ndone\r\n") == "100%\ndone\n"

@@ -43,7 +43,7 @@ from agentcli.events.progress import (
     ToolOutput,
 )
 from agentcli.ui import links
-from agentcli.ui.style import bare
+from agentcli.ui.style import without_escapes
 from agentcli.ui.summary import RunSummary
 from agentcli.ui.terminal import TerminalRenderer
 from agentcli.ui.transcript import render_conversation, transcript
@@ -495,7 +495,7 @@ def test_notes_and_errors_are_broken_between_words(fake_terminal, terminal):
     ],
 )
 def test_links_are_for_terminals_that_are_known_to_have_them(environ, known):
-    assert links.supported(environ) is known
+    assert links.terminal_opens_links(environ) is known
 
 
 def test_paths_are_links_to_files_of_this_machine(monkeypatch):
@@ -759,7 +759,7 @@ def test_a_transcript_for_a_pager_folds_nothing_and_has_colours():
     events = [run(0, SCRIPT), ran(0, f"1\n{gap}\n100"), said("**All** done.")]
     kept = {"x": "".join(f"{n}\n" for n in range(1, 101))}.get
     text = transcript(events, kept, width=40, colors="full")
-    rows = bare(text).split("\n")
+    rows = without_escapes(text).split("\n")
     assert rows[13:17] == ["EOF", "    exit 0 · 0.1 s", "    1", "    2"]
     assert rows[-4:] == ["    100", "", "All done.", ""]
     assert "\x1b[1mAll" in text

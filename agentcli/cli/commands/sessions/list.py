@@ -32,7 +32,7 @@ from agentcli.sessions.manage.retention import updated_at
 from agentcli.sessions.search.finder import FoundSession, SessionTree, session_states
 from agentcli.sessions.state import State
 from agentcli.sessions.store import Holder
-from agentcli.ui.choices import row as choice_row
+from agentcli.ui.choices import choice_row
 from agentcli.ui.sanitize import printable
 from agentcli.ui.screen import Screen
 

@@ -32,7 +32,7 @@ from agentcli.ui.folding import UNFOLDED, Folding
 from agentcli.ui.resume_summary import how_it_ended
 from agentcli.ui.sanitize import say_note
 from agentcli.ui.summary import count, money, tokens_used
-from agentcli.ui.transcript import belonging, render_conversation, render_event
+from agentcli.ui.transcript import events_of_call, render_conversation, render_event
 
 
 def show(
@@ -89,7 +89,8 @@ def _show_event(record: SessionRecord, number: int, as_json: bool) -> None:
         held = f"its events are 0 to {len(events) - 1}" if events else "it has none"
         raise UsageError(f"there is no event {number} in {record.folder.name}: {held}")
     if as_json:
-        print(json.dumps([event_to_dict(each) for each in belonging(events, number)], indent=2))
+        call = events_of_call(events, number)
+        print(json.dumps([event_to_dict(each) for each in call], indent=2))
     else:
         render_event(events, number, kept_outputs(record.folder), sys.stdout)
 
