@@ -25,7 +25,7 @@ from agentcli.sessions.manage.naming import checked_name, named
 from agentcli.sessions.manage.staging import staging
 from agentcli.sessions.pages import PAGE
 from agentcli.sessions.search.finder import new_folder
-from agentcli.sessions.state import State, apply, save_state
+from agentcli.sessions.state import State, fold, save_state
 from agentcli.sessions.stream_redactor import Redact
 from agentcli.sessions.transfer.import_archives import read_archive
 from agentcli.sessions.transfer.import_sources import (
@@ -115,47 +115,46 @@ class _Neutraliser:
         self.notes: list[str] = []
 
     def __call__(self, record: dict[str, Any]) -> dict[str, Any]:
-        if record.get("observation") == "checkpoint":
-            left = self._null(record, "a checkpoint, which was not imported")
-            return {**left, "extras": _told_changes(record)}
-        if record.get("observation") == "requirements":
-            # If the session were continued, someone else's command would be run.
-            return self._null(record, "requirements, which were not imported")
-        if record.get("observation") == "decision" and _asks(record):
-            # If the session were resumed, this would be asked again, or run if nobody is asked.
-            return self._null(record, "a question, which was not imported")
-        own = {
-            part: dict(record[part])
-            for part in ("args", "extras")
-            if isinstance(record.get(part), dict)
-        }
+        parts = [name for name in ("args", "extras") if isinstance(record.get(name), dict)]
+        own: dict[str, dict[str, Any]] = {name: dict(record[name]) for name in parts}
+        args, extras = own.get("args", {}), own.get("extras", {})
+        match record:
+            case {"action": "message"}:
+                # Paths chosen on another machine.
+                args.pop("file_urls", None)
+                args.pop("inbox_id", None)
+            case {"action": "rename"} if not self._may_have(args.get("name")):
+                return _null(record, "a name, which was not imported")
+            case {"observation": "checkpoint"}:
+                # Which files had changed is evidence even without the snapshot.
+                changed = {"changed": extras.get("changed")}
+                return {**_null(record, "a checkpoint, which was not imported"), "extras": changed}
+            case {"observation": "requirements"}:
+                # If the session were continued, someone else's command would be run.
+                return _null(record, "requirements, which were not imported")
+            case {"observation": "decision"} if extras.get("decision") == "ask":
+                # If the session were resumed, this would be asked again, or run if nobody is asked.
+                return _null(record, "a question, which was not imported")
+            case {"observation": "session_started"}:
+                self._neutralise_start(extras)
         for values in own.values():
             if values.pop("grant", None) is not None:
                 self._note("its standing permissions were not imported")
             values.pop("tree", None)
-            if isinstance(values.get("metadata"), dict):
-                values["metadata"] = {
-                    key: value
-                    for key, value in values["metadata"].items()
-                    if key not in ("exports", "exports_layer")
-                }
-        if record.get("action") == "message":
-            # Paths chosen on another machine.
-            own.get("args", {}).pop("file_urls", None)
-            own.get("args", {}).pop("inbox_id", None)
-        if record.get("action") == "rename" and not self._may_have(own.get("args", {}).get("name")):
-            return self._null(record, "a name, which was not imported")
-        if record.get("observation") == "session_started":
-            extras = own.get("extras", {})
-            place = extras.get("workspace")
-            if isinstance(place, str):
-                # A continued session would work there: its author must not choose a folder here.
-                extras["workspace"] = FOREIGN_PREFIX + place.removeprefix(FOREIGN_PREFIX)
-            # Folders chosen on another machine.
-            extras.pop("writable", None)
-            if "name" in extras and not self._may_have(extras["name"]):
-                del extras["name"]
+            if isinstance(metadata := values.get("metadata"), dict):
+                left_out = ("exports", "exports_layer")
+                values["metadata"] = {k: v for k, v in metadata.items() if k not in left_out}
         return {**record, **own}
+
+    def _neutralise_start(self, extras: dict[str, Any]) -> None:
+        place = extras.get("workspace")
+        if isinstance(place, str):
+            # A continued session would work there: its author must not choose a folder here.
+            extras["workspace"] = FOREIGN_PREFIX + place.removeprefix(FOREIGN_PREFIX)
+        # Folders chosen on another machine.
+        extras.pop("writable", None)
+        if "name" in extras and not self._may_have(extras["name"]):
+            del extras["name"]
 
     def _may_have(self, name: Any) -> bool:
         if not isinstance(name, str):
@@ -177,27 +176,15 @@ class _Neutraliser:
             return False
         return True
 
-    def _null(self, record: dict[str, Any], content: str) -> dict[str, Any]:
-        common = ("id", "timestamp", "source", "cause")
-        kept: dict[str, Any] = {key: record[key] for key in common if key in record}
-        return {**kept, "observation": "null", "content": content}
-
     def _note(self, note: str) -> None:
         if note not in self.notes:
             self.notes.append(note)
 
 
-def _told_changes(record: dict[str, Any]) -> dict[str, Any]:
-    """Return which files had changed at a checkpoint: that is evidence even without the
-    snapshot."""
-    extras = record.get("extras")
-    changed = extras.get("changed") if isinstance(extras, dict) else None
-    return {} if changed is None else {"changed": changed}
-
-
-def _asks(record: dict[str, Any]) -> bool:
-    extras = record.get("extras")
-    return isinstance(extras, dict) and extras.get("decision") == "ask"
+def _null(record: dict[str, Any], content: str) -> dict[str, Any]:
+    common = ("id", "timestamp", "source", "cause")
+    kept = {key: record[key] for key in common if key in record}
+    return {**kept, "observation": "null", "content": content}
 
 
 def _checked(
@@ -262,23 +249,15 @@ def require_sane(event: Event) -> None:
 
 def _write_events(folder: Path, events: Iterator[tuple[Event, bytes]]) -> int:
     state = State()
-
-    def counted() -> Iterator[tuple[int, bytes]]:
-        nonlocal state
-        for event, body in events:
-            state = apply(state, event)
-            yield event.id, body
-
-    stored = counted()
     with closing(FileStore(folder, durable=False).open()) as store:
-        while batch := list(islice(stored, PAGE)):
-            store.append(batch)
+        while batch := list(islice(events, PAGE)):
+            store.append([(event.id, body) for event, body in batch])
+            state = fold((event for event, _ in batch), state)
     os.sync()
-    count = state.end_id + 1
-    if not count:
+    if state.end_id < 0:
         raise SessionError("there are no events")
     save_state(folder / "state.pkl", state)
-    return count
+    return state.end_id + 1
 
 
 def _write_output(path: Path, data: bytes, redact: Redact) -> None:
