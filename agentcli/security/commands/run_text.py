@@ -3,14 +3,13 @@ some part of the script runs its words or its input."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from agentcli.security.commands.effects import system_command_name
 from agentcli.security.commands.script import Redirect, Script, SimpleCommand
+from agentcli.security.commands.shell_words import without_quoted
 from agentcli.security.commands.wrappers import INTERPRETERS, SHELLS
 
-_QUOTED = re.compile(r"'[^']*'|\"(?:\\.|[^\"\\])*\"")
 _RUNS_TEXT = {*SHELLS, "eval", "source", ".", "trap", "watch", "xargs", "find", "parallel"}
 
 
@@ -33,4 +32,4 @@ def run_text(text: str, script: Script, *, other_languages: bool) -> str:
     for command in script.commands:
         for redirect in command.redirects:
             text = text.replace(redirect.text, "") if redirect.text else text
-    return _QUOTED.sub("''", text)
+    return without_quoted(text)

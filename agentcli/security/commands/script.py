@@ -62,6 +62,8 @@ class Script:
     verified: bool = False
     doubts: tuple[str, ...] = ()
     """All reasons why it is unclear; `unclear` is the first."""
+    assigned: tuple[tuple[str, str], ...] = ()
+    """The variables set in it, by name and value as written."""
     read: bool = True
     """False if the script is too long or too deeply nested for anything in it to be known."""
 

@@ -108,11 +108,13 @@ def _parse(
         commands = [replace(c, assignments=(*named, *c.assignments)) for c in commands]
     doubts = tuple(reader.doubts)
     unclear = doubts[0] if doubts else ""
-    return Script(tuple(commands), unclear, verified and reader.verified, doubts)
+    return Script(
+        tuple(commands), unclear, verified and reader.verified, doubts, tuple(reader.assigned)
+    )
 
 
 def _unread(reason: str) -> Script:
-    return Script((), reason, False, (reason,), read=False)
+    return Script((), reason, doubts=(reason,), read=False)
 
 
 def _strange_line_ends(text: str) -> str:
@@ -136,6 +138,7 @@ class _Reader:
     cwd: str | None = None
     commands: list[SimpleCommand] = field(default_factory=list)
     named: dict[str, None] = field(default_factory=dict)
+    assigned: list[tuple[str, str]] = field(default_factory=list)
     doubts: list[str] = field(default_factory=list)
     verified: bool = True
     heredoc_lines: set[int] = field(default_factory=set)
@@ -192,6 +195,9 @@ class _Reader:
                 redirects += self.redirects(child, around)
             else:
                 words.append(self._word(child))
+        for name, is_set, value in (word.raw.partition("=") for word in words):
+            if is_set and name.isidentifier():
+                self.assigned.append((name, value))
         around = replace(around, redirects=(*redirects, *around.redirects))
         self.emit(words, assigned, self.text(node), around)
 
@@ -235,8 +241,12 @@ class _Reader:
             self.visit(child, _Around())
 
     def _assigned_name(self, node: Node) -> str:
-        name = node.child_by_field_name("name")
-        return self.text(name) if name is not None else self.text(node).partition("=")[0]
+        """Note the values that an assignment gives to a variable, and return its name."""
+        name, value = node.child_by_field_name("name"), node.child_by_field_name("value")
+        called = self.text(name) if name is not None else self.text(node).partition("=")[0]
+        values = value.named_children if value and value.type == "array" else [value]
+        self.assigned += [(called, self.text(each) if each else "") for each in values or [None]]
+        return called
 
     def _word(self, node: Node) -> Word:
         """Return the word of an argument, after visiting the substitutions in it."""
@@ -437,6 +447,7 @@ class _Reader:
             self.doubt(doubt)
         self.verified = self.verified and script.verified
         self.commands += script.commands
+        self.assigned += script.assigned
         if runs_here:
             self.cwd = None
             for command in script.commands:

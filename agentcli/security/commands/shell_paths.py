@@ -11,7 +11,7 @@ from itertools import islice, product
 from pathlib import Path
 from pwd import getpwnam
 
-from agentcli.security.commands.shell_words import decode
+from agentcli.security.commands.shell_words import Part, parts, tokens
 
 _MOST_CANDIDATES = 256
 _MOST_BRACES = 40
@@ -21,20 +21,14 @@ _LONGEST_WRITTEN = 2 * _LONGEST_PATH
 _GLOB = re.compile(r"[*?[]")
 _ESCAPED = re.compile(r"\[([*?[])\]")
 _EVERYTHING = re.compile(r"\.?[*?]*\*[*?]*|\.\[!?\^?\.\]\*|\*\.\*")
-_BRACES = re.compile(r"(?<!\$)\{([^{}\s]*)\}")
 _RANGE = re.compile(r"(\w)\.\.(\w)")
 _PARAMETER = re.compile(
-    r"\$(?:(?P<plain>\w+|[@*])|\{(?P<name>\w+|[@*])"
-    r"(?:(?P<use>:?[-=+?])(?P<word>[^{}]*)|(?P<cut>%%?|\#\#?)(?P<affix>[^{}]*)"
-    r"|:(?P<start>\d+)(?::(?P<length>\d+))?)?\})"
+    r"(?P<plain>\w+|[@*])|\{(?P<name>\w+|[@*])"
+    r"(?:(?P<use>:?[-=+?])(?P<word>.*)|(?P<cut>%%?|\#\#?)(?P<affix>.*)"
+    r"|:(?P<start>\d+)(?::(?P<length>\d+))?)?\}",
+    re.DOTALL,
 )
-_SUBSTITUTION = re.compile(r"\$\(([^()]*)\)|`([^`]*)`")
-_ECHO = re.compile(r"\s*(?:echo|printf)\s+([^|;&<>]*)")
-_ASSIGNMENT = re.compile(
-    r"(?:^|[\s;&|({])([A-Za-z_]\w*)=((?:'[^']*'|\"[^\"]*\"|\\.|[^\s;&|()'\"])*)"
-)
-_PLAIN = re.compile(r"[^\\$`'\"]+")
-_ANSI = re.compile(r"\$'((?:\\.|[^'\\])*)'")
+_COMMA, _CLOSING = Part("plain", ","), Part("plain", "}")
 
 
 @dataclass(frozen=True)
@@ -120,11 +114,11 @@ class Expander:
     environ: Mapping[str, str]
     values: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
-    def of_script(self, text: str) -> Expander:
-        """Return an expander that knows the variables set in `text`."""
+    def knowing(self, assigned: Iterable[tuple[str, str]]) -> Expander:
+        """Return an expander that also knows variables, given by name and value as written."""
         values: dict[str, tuple[str, ...]] = {}
         found = replace(self, values=values)
-        for name, raw in _ASSIGNMENT.findall(text):
+        for name, raw in assigned:
             known = [value for value in found.texts(raw) if value is not None]
             values[name] = (*values.get(name, ()), *known)[-_MOST_VALUES:]
         return found
@@ -140,13 +134,11 @@ class Expander:
         Globs stay, quoted ones as `[*]`. What is too long for a path is unknown."""
         if len(raw) > _LONGEST_WRITTEN:
             return [None]
-        words = islice(_braces(raw), _MOST_CANDIDATES)
         found: dict[str | None, None] = {}
-        for word in words:
-            pieces = [self._piece(kind, piece) for kind, piece in _pieces(word)]
-            for parts in islice(product(*pieces), _MOST_CANDIDATES):
-                known = [part for part in parts if part is not None]
-                text = "".join(known) if len(known) == len(parts) else None
+        for word in islice(_braces(list(parts(raw))), _MOST_CANDIDATES):
+            for pieces in islice(product(*map(self._meanings, word)), _MOST_CANDIDATES):
+                known = [piece for piece in pieces if piece is not None]
+                text = "".join(known) if len(known) == len(pieces) else None
                 if text is not None and len(text) > _LONGEST_PATH:
                     text = None
                 if len(found) >= _MOST_CANDIDATES:
@@ -191,24 +183,32 @@ class Expander:
         except KeyError:
             return text
 
-    def _piece(self, kind: str, text: str) -> list[str | None]:
-        if kind == "quoted":
-            return [_GLOB.sub(r"[\g<0>]", text)]
-        if kind == "plain":
-            return [text]
-        if kind == "command":
-            return self._substitution(text)
-        return self._parameter(text)
+    def _meanings(self, part: Part) -> list[str | None]:
+        """Return what a part of a word may stand for."""
+        match part.kind:
+            case "quoted":
+                return [_GLOB.sub(r"[\g<0>]", part.text)]
+            case "parameter":
+                return self._parameter(part.text)
+            case "command":
+                return self._output(part.text)
+            case "torn":
+                return [None] if part.text.startswith("$") else [""]
+        return [part.text]
 
-    def _substitution(self, text: str) -> list[str | None]:
-        if text.strip() == "pwd":
+    def _output(self, script: str) -> list[str | None]:
+        """Return what `script` may print, if it is nothing but pwd, echo or printf."""
+        places = tokens(script) or []
+        name, *arguments = [script[t.start : t.end] for t in places] or [""]
+        if name == "pwd" and not arguments:
             return [self.cwd]
-        if echo := _ECHO.fullmatch(text):
-            return [" ".join(w for w in words if w) for words in [self.texts(echo[1].strip())]]
-        return [None]
+        if name not in ("echo", "printf") or any(script[t.start] in "<>&;|()\n" for t in places):
+            return [None]
+        found = islice(product(*map(self.texts, arguments)), _MOST_CANDIDATES)
+        return [None if None in words else " ".join(filter(None, words)) for words in found]
 
-    def _parameter(self, text: str) -> list[str | None]:
-        found = _PARAMETER.fullmatch(text)
+    def _parameter(self, written: str) -> list[str | None]:
+        found = _PARAMETER.fullmatch(written)
         if found is None:
             return [None]
         values = self._values(found["plain"] or found["name"])
@@ -238,60 +238,36 @@ class Expander:
         return known or [None]
 
 
-def _unit(text: str, at: int) -> int:
-    """Return where a quoted part, an expansion or a single character at `at` ends."""
-    for pattern in (_ANSI, _PARAMETER, _SUBSTITUTION):
-        if found := pattern.match(text, at):
-            return found.end()
-    if text[at] == "\\":
-        return min(at + 2, len(text))
-    if text[at] in "'\"":
-        end = at + 1
-        while end < len(text) and text[end] != text[at]:
-            end = _unit(text, end) if text[at] == '"' and text[end] in "\\$`" else end + 1
-        return min(end + 1, len(text))
-    return at + 1
-
-
-def _pieces(word: str) -> Iterator[tuple[str, str]]:
-    """Yield the parts of a written word: plain, quoted, parameter or command, each with its
-    text."""
-    at = 0
-    while at < len(word):
-        if run := _PLAIN.match(word, at):
-            yield "plain", run[0]
-            at = run.end()
-            continue
-        end = _unit(word, at)
-        unit, at = word[at:end], end
-        if found := _SUBSTITUTION.fullmatch(unit):
-            yield "command", found[1] if found[1] is not None else found[2]
-        elif _PARAMETER.fullmatch(unit):
-            yield "parameter", unit
-        elif unit.startswith("$'"):
-            yield "quoted", decode(unit).text or ""
-        elif unit.startswith("\\"):
-            yield "quoted", unit[1:].replace("\n", "")
-        elif unit.startswith("'"):
-            yield "quoted", unit[1:-1]
-        elif unit.startswith('"'):
-            for kind, text in _pieces(unit[1:-1].replace("'", "\\'")):
-                yield "quoted" if kind == "plain" else kind, text
-        elif unit == "$":
-            yield "parameter", word[at - 1 :]
-            return
-
-
-def _braces(raw: str) -> Iterator[str]:
-    found = next((f for f in _BRACES.finditer(raw) if "," in f[1] or ".." in f[1]), None)
-    if found is None or raw.count("{") > _MOST_BRACES:
-        yield raw
+def _braces(word: list[Part]) -> Iterator[list[Part]]:
+    """Yield the words that brace expansion makes of one, the innermost braces first."""
+    openings = [at for at, part in enumerate(word) if part.kind == "brace"]
+    if not 0 < len(openings) <= _MOST_BRACES:
+        yield word
         return
-    inside = found[1]
-    if letters := _RANGE.fullmatch(inside):
+    before, after = word[: openings[-1]], _split_at_marks(word[openings[-1] + 1 :])
+    end = after.index(_CLOSING) if _CLOSING in after else -1
+    inside = after[: max(end, 0)]
+    if len(inside) == 1 and (letters := _RANGE.fullmatch(inside[0].text)):
         first, last = sorted(map(ord, letters.groups()))
-        choices = [chr(code) for code in range(first, last + 1)]
+        choices = [[Part("plain", chr(code))] for code in range(first, last + 1)]
+    elif _COMMA in inside:
+        choices = [[]]
+        for part in inside:
+            if part == _COMMA:
+                choices.append([])
+            else:
+                choices[-1].append(part)
     else:
-        choices = inside.split(",")
+        yield from _braces([*before, Part("plain", "{"), *after])
+        return
     for choice in choices:
-        yield from _braces(raw[: found.start()] + choice + raw[found.end() :])
+        yield from _braces([*before, *choice, *after[end + 1 :]])
+
+
+def _split_at_marks(word: list[Part]) -> list[Part]:
+    """Return the parts of a word with unquoted commas and closing braces as parts of their own."""
+    found: list[Part] = []
+    for part in word:
+        texts = re.split(r"([,}])", part.text) if part.kind == "plain" else [part.text]
+        found += [Part(part.kind, text) for text in texts]
+    return found

@@ -8,15 +8,25 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 Unknown = Literal["", "glob", "run"]
 """Why a word isn't known: it is a file name pattern, or its value is decided at run time."""
 
+_PLAIN = re.compile(r"[^'\"\\$`()<>;&|\n \t!{*?\[]+")
+_PLAIN_IN_QUOTES = re.compile(r"[^\"\\$`!]+")
 _EXPANDS = re.compile(r"\$[A-Za-z0-9_{(\[*@#?!$-]")
+_NAME = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*|[0-9*@#?!$-])")
 _BLANK = re.compile(r"[ \t\n]")
 _HISTORY = re.compile(r"![^\s=\"(]")
+_NESTING = re.compile(r"\\.|\$[({]|[\"'`(){}]", re.DOTALL)
+_CLOSING = {"$(": ")", "(": ")", "${": "}", '"': '"', "`": "`"}
+_LONGEST_EXPANSION = 8_192
+_DEEPEST_EXPANSION = 20
+_UNUSUAL = re.compile(r"[^\n\t -~]")
+_ANSI_QUOTED = re.compile(r"\$'((?:\\.|[^'\\])*)'", re.DOTALL)
 _ANSI_LETTERS = dict(zip("abeEfnrtv\\'\"?", "\a\b\x1b\x1b\f\n\r\t\v\\'\"?", strict=True))
 _ANSI = re.compile(
     r"\\(?:x(?P<x>[0-9a-fA-F]{1,2})|u(?P<u>[0-9a-fA-F]{1,4})|U(?P<U>[0-9a-fA-F]{1,8})"
@@ -35,13 +45,24 @@ class Word:
     unknown: Unknown = ""
 
 
+class Part(NamedTuple):
+    """A part of a word. `text` is what it stands for; for a parameter, what is written after the
+    dollar sign, and for a command, the script within. A brace begins an expansion such as {a,b}.
+    What is unclear or torn may stand for something else, or has no end."""
+
+    kind: Literal["plain", "quoted", "glob", "brace", "parameter", "command", "unclear", "torn"]
+    text: str
+
+
+_Unit = tuple[tuple[Part, ...], int]
+"""Parts that belong together, such as those within quotes, and where they end."""
+
+
 def strange_characters(text: str) -> str:
     """Describe a character in `text` that a user or parser could mistake for something else; ""
     if there is none. These are control characters, blanks that bash does not treat as such, and
     invisible characters."""
-    for character in text:
-        if character in "\n\t" or " " <= character <= "~":
-            continue
+    for character in _UNUSUAL.findall(text):
         category = unicodedata.category(character)
         if category in ("Cc", "Cf", "Cs", "Co", "Cn", "Zs", "Zl", "Zp"):
             return f"it contains the character U+{ord(character):04X}"
@@ -51,88 +72,160 @@ def strange_characters(text: str) -> str:
 def decode(raw: str) -> Word:
     """Return the one word that bash makes of `raw`, which is written as in a script."""
     out: list[str] = []
-    at, files = 0, False
-    while at < len(raw):
-        piece, at, kind = _piece(raw, at)
-        if kind == "run":
+    unknown: Unknown = ""
+    for part in parts(raw):
+        if part.kind == "glob":
+            unknown = "glob"
+        elif part.kind not in ("plain", "quoted"):
             return Word(raw, None, "run")
-        files = files or kind == "glob"
-        out.append(piece)
-    if files and raw != "[":
-        return Word(raw, None, "glob")
-    return Word(raw, "".join(out))
+        out.append(part.text)
+    return Word(raw, None if unknown else "".join(out), unknown)
 
 
-def _piece(raw: str, at: int) -> tuple[str, int, Unknown]:
-    """Return the text that begins at `at`, where it ends, and whether it is known."""
+def parts(raw: str) -> Iterator[Part]:
+    """Yield the parts of a word, which is written as in a script."""
+    at = 0
+    while at < len(raw):
+        found, at = _unit(raw, at)
+        yield from found
+
+
+def without_quoted(text: str) -> str:
+    """Return a script with what is quoted in it replaced by '', except commands within quotes and
+    what follows a quote or an expansion without end."""
+    out: list[str] = []
+    at, word_begins = 0, True
+    while at < len(text):
+        found: tuple[Part, ...] = ()
+        if text[at] == "#" and word_begins:
+            end = _line_end(text, at)
+        else:
+            found, end = _unit(text, at)
+        kinds = {part.kind for part in found}
+        is_quoted = text.startswith(("'", '"', "$'"), at)
+        if "torn" in kinds:
+            return "".join(out) + text[at:]
+        if is_quoted or "command" in kinds:
+            inside = (without_quoted(part.text) for part in found if part.kind == "command")
+            out += ["''" if is_quoted else "", *(f"$({command})" for command in inside)]
+        else:
+            out.append(text[at:end])
+        word_begins = text[at] in _WORD_ENDS
+        at = end
+    return "".join(out)
+
+
+def _line_end(text: str, at: int) -> int:
+    newline = text.find("\n", at)
+    return newline if newline >= 0 else len(text)
+
+
+def _unit(raw: str, at: int) -> _Unit:
+    """Return what begins at `at`."""
+    if run := _PLAIN.match(raw, at):
+        return (Part("plain", run[0]),), run.end()
     character = raw[at]
-    if character == "'":
-        end = raw.find("'", at + 1)
-        return (raw[at + 1 : end], end + 1, "") if end > 0 else ("", len(raw), "run")
-    if character == '"':
-        return _double_quoted(raw, at + 1)
-    if character == "\\":
-        return _escaped(raw, at)
-    if character == "$":
-        if raw[at + 1 : at + 2] == "'":
-            return _ansi_quoted(raw, at + 2)
-        later = raw[at + 1 : at + 2] == '"' or _EXPANDS.match(raw, at)
-        return "$", at + 1, "run" if later else ""
-    if character in "`()<>;&|\n \t" or _HISTORY.match(raw, at) or _expands_braces(raw, at):
-        return "", at + 1, "run"
-    if character in "*?" or (character == "[" and raw.find("]", at) > 0):
-        return character, at + 1, "glob"
-    return character, at + 1, ""
+    match character:
+        case "'":
+            end = raw.find("'", at + 1)
+            return _torn(raw, at) if end < 0 else ((Part("quoted", raw[at + 1 : end]),), end + 1)
+        case '"':
+            return _double_quoted(raw, at)
+        case "\\" if at + 1 == len(raw):
+            return _torn(raw, at)
+        case "\\":
+            return (Part("quoted", raw[at + 1].strip("\n")),), at + 2
+        case "$" if raw.startswith("$'", at):
+            return _ansi_quoted(raw, at)
+        case "$" | "`":
+            return _expansion(raw, at)
+        case "*" | "?":
+            return (Part("glob", character),), at + 1
+        case "[":
+            return (Part("glob" if raw.find("]", at) > 0 else "plain", character),), at + 1
+        case "{":
+            return (Part("brace" if _expands_braces(raw, at) else "plain", character),), at + 1
+        case "!" if not _HISTORY.match(raw, at):
+            return (Part("plain", character),), at + 1
+    return (Part("unclear", character),), at + 1
+
+
+def _torn(raw: str, at: int, length: int = 1) -> _Unit:
+    return (Part("torn", raw[at : at + length]),), at + length
 
 
 def _expands_braces(raw: str, at: int) -> bool:
     """Return whether a brace expansion may begin at `at`: {a,b} or {1..3} within one word."""
-    if raw[at] != "{":
-        return False
     blank = _BLANK.search(raw, at)
     end = raw.rfind("}", at, blank.start() if blank else len(raw))
     return end > 0 and (raw.find(",", at, end) > 0 or raw.find("..", at, end) > 0)
 
 
-def _escaped(raw: str, at: int) -> tuple[str, int, Unknown]:
-    if at + 1 >= len(raw):
-        return "", len(raw), "run"
-    following = raw[at + 1]
-    return "" if following == "\n" else following, at + 2, ""
+def _expansion(raw: str, at: int) -> _Unit:
+    """Return the parameter or substitution at `at`. It is torn if it has no end nearby."""
+    if found := _NAME.match(raw, at):
+        return (Part("parameter", found[1]),), found.end()
+    opening = raw[at] if raw[at] == "`" else raw[at : at + 2]
+    if opening in ('$"', "$["):
+        return _torn(raw, at)
+    if opening not in _CLOSING:
+        return (Part("plain", "$"),), at + 1
+    end = _expansion_end(raw, at + len(opening), _CLOSING[opening])
+    if end < 0:
+        return _torn(raw, at, len(opening))
+    if opening == "${":
+        return (Part("parameter", raw[at + 1 : end]),), end
+    return (Part("command", raw[at + len(opening) : end - 1]),), end
 
 
-def _double_quoted(raw: str, at: int) -> tuple[str, int, Unknown]:
-    out: list[str] = []
+def _expansion_end(raw: str, at: int, closing: str) -> int:
+    """Return the place after `closing`, where the expansion ends whose inside begins at `at`; -1 if
+    that is uncertain."""
+    waiting = [closing]
+    end = at + _LONGEST_EXPANSION
+    while 0 < len(waiting) <= _DEEPEST_EXPANSION:
+        found = _NESTING.search(raw, at, end)
+        if found is None:
+            return -1
+        mark, at = found[0], found.end()
+        if mark == waiting[-1]:
+            waiting.pop()
+        elif mark == "'" and waiting[-1] != '"':
+            at = raw.find("'", at) + 1
+            if at == 0:
+                return -1
+        elif mark in _CLOSING and (mark != "(" or waiting[-1] == ")"):
+            waiting.append(_CLOSING[mark])
+    return -1 if waiting else at
+
+
+def _double_quoted(raw: str, start: int) -> _Unit:
+    found: list[Part] = []
+    at = start + 1
     while at < len(raw) and raw[at] != '"':
-        character = raw[at]
-        if character == "\\" and raw[at + 1 : at + 2] in ("$", "`", '"', "\\", "\n"):
-            out.append("" if raw[at + 1] == "\n" else raw[at + 1])
+        if run := _PLAIN_IN_QUOTES.match(raw, at):
+            found.append(Part("quoted", run[0]))
+            at = run.end()
+        elif raw[at] == "\\" and raw[at + 1 : at + 2] in ("$", "`", '"', "\\", "\n"):
+            found.append(Part("quoted", raw[at + 1].strip("\n")))
             at += 2
-            continue
-        if character == "`" or _EXPANDS.match(raw, at) or _HISTORY.match(raw, at):
-            return "", len(raw), "run"
-        out.append(character)
-        at += 1
-    return "".join(out), at + 1, "" if at < len(raw) else "run"
-
-
-def _ansi_quoted(raw: str, at: int) -> tuple[str, int, Unknown]:
-    """Decode the inside of $'…'. A code for which bash writes bytes that are no character is not
-    decoded."""
-    out: list[str] = []
-    while at < len(raw) and raw[at] != "'":
-        if raw[at] != "\\":
-            out.append(raw[at])
+        elif raw[at] == "`" or _EXPANDS.match(raw, at):
+            inner, at = _expansion(raw, at)
+            found += inner
+        else:
+            found.append(Part("unclear" if _HISTORY.match(raw, at) else "quoted", raw[at]))
             at += 1
-            continue
-        found = _ANSI.match(raw, at)
-        assert found is not None
-        character = _ansi_character(found)
-        if not character:
-            return "", len(raw), "run"
-        out.append(character)
-        at = found.end()
-    return "".join(out), at + 1, "" if at < len(raw) else "run"
+    return _torn(raw, start) if at >= len(raw) else (tuple(found), at + 1)
+
+
+def _ansi_quoted(raw: str, at: int) -> _Unit:
+    """Decode $'…'. A code for which bash writes bytes that are no character is not decoded."""
+    whole = _ANSI_QUOTED.match(raw, at)
+    if whole is None:
+        return _torn(raw, at, 2)
+    known = all(map(_ansi_character, _ANSI.finditer(whole[1])))
+    text = _ANSI.sub(_ansi_character, whole[1])
+    return (Part("quoted" if known else "unclear", text),), whole.end()
 
 
 def _ansi_character(found: re.Match[str]) -> str:
@@ -156,12 +249,10 @@ class Token:
     separates: bool
 
 
-_OPERATORS = (
-    *("&>>", "<<<", "<<-", "&&", "||", ";;", "|&", "&>", ">>", ">&", ">|", "<&", "<>", "<<"),
-    *(";", "&", "|", "(", ")", "<", ">", "\n"),
-)
+_OPERATOR = re.compile(r"&>>|<<<|<<-|&&|\|\||;;|\|&|&>|>>|>&|>\||<&|<>|<<|[;&|()<>\n]")
 _SEPARATORS = {"&&", "||", ";;", "|&", ";", "&", "|", "(", ")", "\n"}
 _BEYOND = ("<<", "<<-", "<<<", "|&", ";;")
+_WORD_ENDS = " \t\n;&|()<>"
 
 
 def tokens(text: str) -> list[Token] | None:
@@ -170,51 +261,27 @@ def tokens(text: str) -> list[Token] | None:
     found: list[Token] = []
     at = 0
     while at < len(text):
+        start = at
         if text[at] in " \t":
             at += 1
         elif text.startswith("\\\n", at):
             at += 2
         elif text[at] == "#":
-            newline = text.find("\n", at)
-            at = newline if newline >= 0 else len(text)
-        elif operator := next((o for o in _OPERATORS if text.startswith(o, at)), None):
-            if operator in _BEYOND or text.startswith(("<(", ">("), at):
+            at = _line_end(text, at)
+        elif operator := _OPERATOR.match(text, at):
+            if operator[0] in _BEYOND or text.startswith(("<(", ">("), at):
                 return None
-            found.append(Token(at, at + len(operator), operator in _SEPARATORS))
-            at += len(operator)
+            at = operator.end()
+            found.append(Token(start, at, operator[0] in _SEPARATORS))
         else:
-            end = _word_end(text, at)
-            if end is None:
-                return None
-            found.append(Token(at, end, False))
-            at = end
+            while at < len(text) and text[at] not in _WORD_ENDS:
+                unit, at = _unit(text, at)
+                if any(map(_is_beyond, unit)):
+                    return None
+            found.append(Token(start, at, False))
     return found
 
 
-def _word_end(text: str, at: int) -> int | None:
-    """Return where the word that begins at `at` ends; None if that is uncertain."""
-    while at < len(text) and text[at] not in " \t\n;&|()<>":
-        if text[at] in "'\"":
-            at = _quote_end(text, at)
-        elif text[at] == "\\":
-            at += 2
-        elif text.startswith("$'", at):
-            at = _quote_end(text, at + 1, escapes=True)
-        elif text[at] == "`" or text.startswith(("$(", "${", '$"', "$["), at):
-            return None
-        else:
-            at += 1
-        if at <= 0:
-            return None
-    return at if at <= len(text) else None
-
-
-def _quote_end(text: str, at: int, *, escapes: bool = False) -> int:
-    """Return the place after the closing quote; 0 if there is none or something expands inside."""
-    quote = text[at]
-    at += 1
-    while at < len(text) and text[at] != quote:
-        if quote == '"' and (text[at] == "`" or text.startswith(("$(", "${", "$["), at)):
-            return 0
-        at += 2 if text[at] == "\\" and (quote == '"' or escapes) else 1
-    return at + 1 if at < len(text) else 0
+def _is_beyond(part: Part) -> bool:
+    braces = part.kind == "parameter" and part.text.startswith("{")
+    return braces or part.kind in ("command", "torn")

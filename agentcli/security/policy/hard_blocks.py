@@ -148,7 +148,7 @@ class HardBlocks:
             return f"it can't be checked, as {script.unclear}; write long texts to files"
         if _is_fork_bomb(run_text(text, script, other_languages=True)):
             return _FORK_BOMB
-        expander = self._expander.at(folder).of_script(text)
+        expander = self._expander.at(folder).knowing(script.assigned)
         for command in script.commands:
             self._go_on()
             reason = (

@@ -83,7 +83,7 @@ def rate_by_rules(action: Action, scope: AccessScope, cwd: str) -> Rating:
 def _command(action: CmdRunAction, scope: AccessScope, cwd: str) -> Rating:
     text = action.command
     script = parse_script(text)
-    expander = _expander(scope, cwd).of_script(text)
+    expander = _expander(scope, cwd).knowing(script.assigned)
     if reason := _script_risk(text, script, expander, scope):
         return Risk.HIGH, reason
     if action.network or action.unsandboxed:
@@ -384,7 +384,7 @@ def _code(code: str, scope: AccessScope, cwd: str) -> str:
     found = read_python(code, expander.home, cwd)
     for command in found.commands:
         script = parse_script(command)
-        if reason := _script_risk(command, script, expander.of_script(command), scope):
+        if reason := _script_risk(command, script, expander.knowing(script.assigned), scope):
             return reason
     for verb, path in found.effects:
         if reason := _harm(Effect(verb, expander.literal(path), "rmtree" in code), scope):
