@@ -396,6 +396,14 @@ class Settings(_Section):
     input: InputSettings = InputSettings()
     ui: UISettings = UISettings()
 
+    def changed(self, **sections: Mapping[str, Any]) -> Settings:
+        """Return these settings with other valid values, by section and name."""
+        update = {
+            section: getattr(self, section).model_copy(update=dict(values))
+            for section, values in sections.items()
+        }
+        return self.model_copy(update=update)
+
 
 def flatten(settings: BaseModel, prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Yield every key in dotted form with its value."""

@@ -126,12 +126,12 @@ class EditorSession:
         try:
             if self._commands.run(said):
                 return "end_turn"
-            return self.say(said)
+            return self._work_on(said)
         except TurnInterrupted:
             self._was_stopped = True
             return "cancelled"
 
-    def say(self, said: Prompt) -> StopReason:
+    def _work_on(self, said: Prompt) -> StopReason:
         opened = self.open()
         if self._was_stopped:
             opened.session.close_pending(_STOPPED, _NOT_STARTED)
@@ -143,7 +143,7 @@ class EditorSession:
         reason = stop_reason(ending)
         self._was_stopped = reason == "cancelled"
         if reason not in ("end_turn", "cancelled") and ending.content:
-            self.tell(ending.content)
+            self.show_note(ending.content)
         return reason
 
     def _worked(self, opened: OpenSession) -> Ending:
@@ -193,10 +193,10 @@ class EditorSession:
         assert self._opened is not None
         return self._opened
 
-    def tell(self, words: str) -> None:
-        """Say something to the user beside what the model says."""
+    def show_note(self, words: str) -> None:
+        """Show the user a note that is not from the model."""
         if self._updates is not None:
-            self._updates.say(words)
+            self._updates.show_note(words)
 
     def send(self, update: AnyUpdate) -> None:
         """Send an update. For any thread but that of the event loop."""
@@ -243,10 +243,8 @@ class EditorSession:
         too, with the next prompt. For any thread. Raises ConfigError."""
         require_unmanaged(SETTINGS[MODE], self.builder.origins)
         self._chosen[SETTINGS[MODE]] = mode
-        agent = self.builder.settings.agent.model_copy(update={"approval": mode})
-        self.builder = replace(
-            self.builder, settings=self.builder.settings.model_copy(update={"agent": agent})
-        )
+        settings = self.builder.settings.changed(agent={"approval": mode})
+        self.builder = replace(self.builder, settings=settings)
         if self._opened is not None:
             self._opened.policy.set_mode(mode)
 

@@ -19,7 +19,7 @@ from agentcli.events import Event, Source
 from agentcli.events.actions import MessageAction, RewindAction
 from agentcli.events.live import newest
 from agentcli.events.observations import CheckpointObservation, RestoreStartedObservation
-from agentcli.files.names import display_path, quoted_path
+from agentcli.files.names import display_path, first_names, quoted_path
 from agentcli.sessions.history import (
     StepTrees,
     cut_at,
@@ -270,9 +270,7 @@ def _quoted(path: str) -> str:
 
 
 def _few(found: Iterable[str]) -> str:
-    names = list(found)
-    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-    return ", ".join(names[:_MOST_NAMED]) + more
+    return first_names(list(found), _MOST_NAMED)
 
 
 def _steps(count: int) -> str:

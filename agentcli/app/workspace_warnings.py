@@ -46,8 +46,7 @@ def with_named_folders(
     named = before
     if named is None and ask is not None:
         named = ask(workspace, home)
-    sandbox = settings.sandbox.model_copy(update={"writable": list(named or ())})
-    return settings.model_copy(update={"sandbox": sandbox})
+    return settings.changed(sandbox={"writable": list(named or ())})
 
 
 def require_named_folders(settings: Settings, workspace: Path, home: Path) -> None:

@@ -108,15 +108,12 @@ class Tries:
         `folder` is the session, if it continues one. `mends`: a failed check goes back to the
         model."""
         settings = self._builder.settings
-        agent, main, run = settings.agent, settings.model, settings.run
         if not mends:
-            run = run.model_copy(update={"check": ""})
+            settings = settings.changed(run={"check": ""})
         if more_usd is not None:
             spent = self._spent_usd(state_of(folder) if folder else self.state)
-            agent = agent.model_copy(update={"max_budget_usd": spent + more_usd})
-        if model:
-            main = main.model_copy(update={"name": model})
-        return settings.model_copy(update={"agent": agent, "model": main, "run": run})
+            settings = settings.changed(agent={"max_budget_usd": spent + more_usd})
+        return settings.changed(model={"name": model}) if model else settings
 
     def copy(self, number: int, folder: Path) -> TryCopy:
         """Make a copy in `folder`, which is empty. Raises SessionError, and UsageError if a copy

@@ -13,6 +13,7 @@ from agentcli.events.actions import MessageAction
 from agentcli.events.live import newest, newest_first
 from agentcli.events.observations import AgentStateChangedObservation, DelegateObservation
 from agentcli.evidence.fold import child_tests, evidence_of
+from agentcli.files.names import first_names
 from agentcli.memory.projection import clip
 from agentcli.sessions.search.session_totals import totals
 from agentcli.sessions.session import SessionRecord
@@ -81,9 +82,8 @@ def _facts(
     if status not in ("finished", "failed"):
         told += "; it goes on if you delegate to this session"
     if changed:
-        names = ", ".join(changed[:_MOST_FILES])
-        more = f" and {len(changed) - _MOST_FILES} more" if len(changed) > _MOST_FILES else ""
-        told += f". It changed {names}{more}: what you read of these before is out of date"
+        names = first_names(changed, _MOST_FILES)
+        told += f". It changed {names}: what you read of these before is out of date"
     return f"[{told}.]"
 
 

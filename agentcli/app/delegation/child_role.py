@@ -57,23 +57,18 @@ class ChildRole:
     def settings(self, parents: Settings, model: str, mode: str) -> Settings:
         """Return the parent's settings with the child's own limits and model. The parent is in
         `mode` and uses `model`."""
-        agent = parents.agent.model_copy(
-            update={
+        first, *rest = _models(self.definition.model, parents) or [model]
+        wants_servers = any("__" in name for name in self.definition.tools or ("__",))
+        return parents.changed(
+            agent={
                 "approval": mode,
                 "max_turns": self.definition.max_turns or parents.delegation.max_turns,
                 "max_time_s": 0.0,
                 "notes": False,
-            }
+            },
+            model={"name": first, "fallback": [*rest, *parents.model.fallback]},
+            tools={"enable_mcp": parents.tools.enable_mcp and wants_servers},
         )
-        chain = _models(self.definition.model, parents) or [model]
-        main = parents.model.model_copy(
-            update={"name": chain[0], "fallback": [*chain[1:], *parents.model.fallback]}
-        )
-        wants_servers = any("__" in name for name in self.definition.tools or ("__",))
-        tools = parents.tools.model_copy(
-            update={"enable_mcp": parents.tools.enable_mcp and wants_servers}
-        )
-        return parents.model_copy(update={"agent": agent, "model": main, "tools": tools})
 
 
 def tools_allowed(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from agentcli.agent.agent import Approval, Approver, Policy
+from agentcli.agent.agent import Approver, Policy
 from agentcli.agent.ending import TurnResult
 from agentcli.agent.loop import run_turn
 from agentcli.app.delegation.child_parent import ChildBuilder
@@ -17,6 +17,7 @@ from agentcli.app.resume import discard_unfinished
 from agentcli.errors import AgentError
 from agentcli.events import Action, Event, Progress, Risk, Source
 from agentcli.events.actions import AgentDelegateAction, MessageAction
+from agentcli.events.approval import Approval
 from agentcli.events.observations import DecisionObservation
 from agentcli.events.progress import ChildProgress, Status, StepDone
 from agentcli.knowledge.agents import AgentDefinition

@@ -60,17 +60,15 @@ def replay_containment(
 def _contained(
     context: ReplayContext, copy: ReplayCopy, folder: Path, layer: str, *, sealed: bool
 ) -> Containment:
-    settings = context.settings
-    sandbox = {"layer": layer, "network": False, "writable": [], "share_tmp": False}
-    parts = {
-        "agent": settings.agent.model_copy(update={"approval": "plan" if sealed else "ask"}),
-        "sandbox": settings.sandbox.model_copy(update=sandbox),
+    settings = context.settings.changed(
+        agent={"approval": "plan" if sealed else "ask"},
+        sandbox={"layer": layer, "network": False, "writable": [], "share_tmp": False},
         # Rules could open ports of the machine.
-        "security": settings.security.model_copy(update={"allow": [], "deny": []}),
-    }
+        security={"allow": [], "deny": []},
+    )
     containment = replace(
         context.builder.containment(folder, copy.workspace),
-        settings=settings.model_copy(update=parts),
+        settings=settings,
         lent=[Path(copy.root) / path for path in copy.lent],
     )
     if not containment.sandbox.contains:

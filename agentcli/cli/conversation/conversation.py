@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -44,7 +44,7 @@ from agentcli.ui.notices import error_line
 from agentcli.ui.notifier import TerminalNotifier
 from agentcli.ui.prompt.control import Prompt, Submission
 from agentcli.ui.sanitize import printable
-from agentcli.ui.style import Line, Span
+from agentcli.ui.style import Line, Span, Style
 from agentcli.ui.summary import count
 
 MODES = ("ask", "auto-edit", "plan")
@@ -119,7 +119,7 @@ class Conversation:
 
     def _tell_way_back(self) -> None:
         if self.opened is not None and self.opened.session.state.title:
-            self.print([Span(f"to go on: agent -r {self.opened.session.id}", "dim")])
+            self.tell(f"to go on: agent -r {self.opened.session.id}")
 
     def _next(self) -> int | None:
         try:
@@ -150,13 +150,13 @@ class Conversation:
             else:
                 self.say(given)
         except NothingChosen:
-            self.print([Span("nothing chosen", "dim")])
+            self.tell("nothing chosen")
         except (AgentError, OSError) as error:
             self.show_error(error)
         except TurnInterrupted as interrupt:
             if interrupt.exit_code == _TERMINATED:
                 raise
-            self.print([Span("interrupted", "dim")])
+            self.tell("interrupted")
 
     def say(self, given: Submission, typed: str | None = None) -> None:
         """Send a message of the user and work on it; `typed` is the command that produced it."""
@@ -242,8 +242,7 @@ class Conversation:
         builder = self.builder_in(workspace)
         if not self._planning:
             return builder
-        agent = builder.settings.agent.model_copy(update={"approval": "plan"})
-        return replace(builder, settings=builder.settings.model_copy(update={"agent": agent}))
+        return replace(builder, settings=builder.settings.changed(agent={"approval": "plan"}))
 
     def _use(self, builder: AgentBuilder) -> None:
         if builder is not self.builder:
@@ -287,7 +286,7 @@ class Conversation:
             opened.close(reason)
             if jobs:
                 ended = f"{count(len(jobs), 'command')} in the background ended with it"
-                self.print([Span(ended, "dim")])
+                self.tell(ended)
         if self._notifier is not None:
             self._notifier.close()
 
@@ -299,11 +298,9 @@ class Conversation:
         self._ready = self.builder.prepare()
         self.status.model = self._ready.models.chain("main").model
 
-    def change_settings(self, **changes: object) -> None:
-        """Replace whole sections of the settings from now on, by name: `agent`, `model`, …"""
-        self.builder = replace(
-            self.builder, settings=self.builder.settings.model_copy(update=changes)
-        )
+    def change_settings(self, **sections: Mapping[str, object]) -> None:
+        """Change values of the settings from now on, by section and name."""
+        self.builder = replace(self.builder, settings=self.settings.changed(**sections))
         self._ready = None
 
     def use_model(self, name: str) -> None:
@@ -311,7 +308,7 @@ class Conversation:
         changes then."""
         require_unmanaged("model.name", self.builder.origins)
         before = self.builder
-        self._change_model(name=name)
+        self.change_settings(model={"name": name})
         try:
             if self.opened is None:
                 self.begin_anew()
@@ -325,12 +322,9 @@ class Conversation:
     def use_effort(self, effort: str) -> None:
         """Set the effort, as `model.effort` does, from the next request on. Raises ConfigError."""
         require_unmanaged("model.effort", self.builder.origins)
-        self._change_model(effort=effort)
+        self.change_settings(model={"effort": effort})
         if self.opened is not None:
             self.opened.agent = replace(self.opened.agent, effort=effort or None)
-
-    def _change_model(self, **values: str) -> None:
-        self.change_settings(model=self.settings.model.model_copy(update=values))
 
     @property
     def settings(self) -> Settings:
@@ -428,8 +422,7 @@ class Conversation:
         """Set the mode from the next action on. Between plan and other modes the sandbox differs
         too, so the session is reopened before the next message. Raises ConfigError."""
         require_unmanaged("agent.approval", self.builder.origins)
-        agent = self.builder.settings.agent
-        self.change_settings(agent=agent.model_copy(update={"approval": mode}))
+        self.change_settings(agent={"approval": mode})
         if self.opened is not None:
             self.opened.policy.set_mode(mode)
 
@@ -444,6 +437,10 @@ class Conversation:
         """Print lines that stay above the prompt. Long lines are broken at words; `whole` lines are
         broken only where the terminal's row ends, so that copying them gives the exact text."""
         self._renderer.show("note", lines, words=not whole)
+
+    def tell(self, *texts: str, style: Style = "dim") -> None:
+        """Print each text as a line in one style."""
+        self.print(*([Span(text, style)] for text in texts))
 
     def show_said(self, text: str) -> None:
         if self.prompt.shows_what_is_typed:
