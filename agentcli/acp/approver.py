@@ -20,7 +20,8 @@ from agentcli.acp.updates import SessionUpdates
 from agentcli.errors import TurnInterrupted
 from agentcli.events import Action, Risk
 from agentcli.events.actions import AskUserAction, FileEditAction, FileWriteAction
-from agentcli.ui.approval_question import Approval, Question, RuleOffers, question_about
+from agentcli.events.approval import Approval
+from agentcli.ui.approval_question import Question, RuleOffers, question_about
 from agentcli.ui.approval_view import text_after
 from agentcli.ui.diff import Row, change_rows
 from agentcli.ui.sanitize import printable

@@ -5,12 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Protocol
 
 from agentcli.agent.ending import Ending
 from agentcli.agent.run_limits import Limits
 from agentcli.events import Action, Event, Observation, Progress, Risk
 from agentcli.events.actions import AgentDelegateAction, MessageAction
+from agentcli.events.approval import Approval
 from agentcli.events.observations import CheckpointObservation, DecisionObservation
 from agentcli.memory.memory import Memory
 from agentcli.memory.prefix import PrefixCheck
@@ -47,19 +48,6 @@ class Toolbox(Protocol):
 class Policy(Protocol):
     def decide(self, action: Action, grants: Sequence[str]) -> DecisionObservation:
         """Decide whether `action` may run, given what the user allowed for this session."""
-
-
-class Approval(Protocol):
-    """The user's answer: `scope` is once, session or always; `rule` holds for that long."""
-
-    @property
-    def allowed(self) -> bool: ...
-    @property
-    def scope(self) -> Literal["once", "session", "always"]: ...
-    @property
-    def reason(self) -> str: ...
-    @property
-    def rule(self) -> str: ...
 
 
 class Approver(Protocol):

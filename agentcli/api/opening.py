@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 from agentcli.api.earlier_events import earlier_conversation, record_earlier
 from agentcli.api.function_tools import as_tools
@@ -21,6 +21,7 @@ from agentcli.app.open_session import OpenSession
 from agentcli.app.resume import workspace_of
 from agentcli.errors import UsageError
 from agentcli.events import Action, Event, Progress, Risk
+from agentcli.events.approval import Approval
 from agentcli.events.progress import Notice
 from agentcli.sessions.manage.naming import free_name
 from agentcli.sessions.search.finder import find
@@ -65,7 +66,7 @@ def open_session(
     )
     builder = replace(builder, more_tools=as_tools(options.get("tools", ())))
     required = requirement_spec(builder.settings.run, _schema(options), builder.environ)
-    opened = _opened(builder, options, folder, _Follower(options.get("on_event"), notices))
+    opened = _opened(builder, options, folder, notices)
     if answers.approve is None:
         # A function that answers questions does not allow anything.
         opened.agent = replace(opened.agent, approver=None)
@@ -110,10 +111,15 @@ def _values(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _opened(
-    builder: AgentBuilder, options: SessionOptions, folder: Path | None, follower: _Follower
+    builder: AgentBuilder, options: SessionOptions, folder: Path | None, notices: Sequence[str]
 ) -> OpenSession:
     def subscribers(session: StoredSession) -> Sequence[Subscriber]:
-        return follower.subscribers()
+        tell = options.get("on_event")
+        if tell is None:
+            return ()
+        for notice in notices:
+            tell(Notice(notice))
+        return (_Follower(tell, tell),)
 
     try:
         if folder is not None:
@@ -134,37 +140,10 @@ def _opened(
     return opened
 
 
-class _Follower:
-    """Tells the program what happens, and first the notices about its settings."""
-
-    def __init__(
-        self, tell: Callable[[Event | Progress], None] | None, notices: Sequence[str]
-    ) -> None:
-        self._tell = tell
-        self._notices = notices
-
-    def subscribers(self) -> Sequence[Subscriber]:
-        if self._tell is None:
-            return ()
-        for notice in self._notices:
-            self._tell(Notice(notice))
-        return (self,)
-
-    def on_event(self, event: Event) -> None:
-        if self._tell is not None:
-            self._tell(event)
-
-    def on_progress(self, progress: Progress) -> None:
-        if self._tell is not None:
-            self._tell(progress)
-
-
 @dataclass(frozen=True)
-class _Approval:
-    allowed: bool
-    reason: str = ""
-    scope: Literal["once", "session", "always"] = "once"
-    rule: str = ""
+class _Follower:
+    on_event: Callable[[Event], None]
+    on_progress: Callable[[Progress], None]
 
 
 @dataclass(frozen=True)
@@ -181,9 +160,9 @@ class _Answers:
 
         return UserQuestions(approver_factory=asks)
 
-    def ask(self, action: Action, reason: str, *, risk: Risk) -> _Approval:
+    def ask(self, action: Action, reason: str, *, risk: Risk) -> Approval:
         said = self.approve(action, reason) if self.approve is not None else False
-        return _Approval(False, said) if isinstance(said, str) else _Approval(bool(said))
+        return Approval(False, reason=said) if isinstance(said, str) else Approval(bool(said))
 
     def answer(self, question: str, options: Sequence[str]) -> str | None:
         return self.respond(question) if self.respond is not None else None

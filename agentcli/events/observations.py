@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from agentcli.events.approval import Scope
 from agentcli.events.base import Observation, Risk, Value
 
 SLACK_CHARS = 3_000
@@ -321,7 +322,7 @@ class DecisionObservation(Observation, kind="decision"):
     risk: Risk = Risk.UNKNOWN
     reason: str = ""
     grant: str | None = None
-    scope: Literal["once", "session", "always"] | None = None
+    scope: Scope | None = None
     """For how long the user allowed it."""
     unattended: bool = False
     """It was denied only because nobody could be asked."""

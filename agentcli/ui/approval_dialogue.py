@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from agentcli.ui.approval_question import Approval, Question, Scope, hanging, keyed
+from agentcli.events.approval import Approval, Scope
+from agentcli.ui.approval_question import Question, hanging, keyed
 from agentcli.ui.draft import Draft
 from agentcli.ui.sanitize import pasted_text
 from agentcli.ui.style import Line, Span, Style, clip

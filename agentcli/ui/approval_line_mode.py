@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from agentcli.errors import TurnInterrupted
+from agentcli.events.approval import Approval, Scope
 from agentcli.ui.approval_dialogue import MEANINGS
-from agentcli.ui.approval_question import Approval, Question, Scope, hanging, keyed
+from agentcli.ui.approval_question import Question, hanging, keyed
 from agentcli.ui.approval_terminal import read_line, write
 from agentcli.ui.sanitize import printable
 from agentcli.ui.style import Colors, Line, Span, paint

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Protocol
 
 from agentcli.events import Action
 from agentcli.events.actions import FileEditAction, FileWriteAction
@@ -13,7 +13,6 @@ from agentcli.ui.approval_view import ApprovalView, approval_view
 from agentcli.ui.style import Line, Span, Style
 from agentcli.ui.unambiguous_text import reveal_hidden, rows, texts, wrapped
 
-Scope = Literal["once", "session", "always"]
 _FOLDED_LINES, _FOLDED_CHARACTERS = 100, 2_000
 """Limits of the one-line form; it has more characters than any terminal has columns."""
 _RISKS: dict[Risk, tuple[str, Style]] = {
@@ -21,17 +20,6 @@ _RISKS: dict[Risk, tuple[str, Style]] = {
     Risk.MEDIUM: ("medium", "yellow"),
     Risk.HIGH: ("HIGH", "red bold"),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Approval:
-    """The user's answer. `reason` is what they want the model to know; `scope` says how long `rule`
-    holds: not at all, for this session, or from now on in this workspace."""
-
-    allowed: bool
-    scope: Scope = "once"
-    reason: str = ""
-    rule: str = ""
 
 
 class RuleOffers(Protocol):

@@ -8,11 +8,12 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, TypeVar
 
 from agentcli.events import Action
+from agentcli.events.approval import Approval
 from agentcli.events.base import Risk
 from agentcli.ui.answer_dialogue import AnswerDialogue, ask_for_answer
 from agentcli.ui.approval_dialogue import ApprovalDialogue
 from agentcli.ui.approval_line_mode import LineTerminal, ask_for_approval
-from agentcli.ui.approval_question import Approval, RuleOffers, question_about
+from agentcli.ui.approval_question import RuleOffers, question_about
 from agentcli.ui.approval_terminal import TTY, Closed, line_mode, open_patiently, write
 from agentcli.ui.live import terminal_size
 from agentcli.ui.plain import terminal_colors

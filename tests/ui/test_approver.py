@@ -19,9 +19,9 @@ from agentcli.events.actions import (
     FileWriteAction,
     ToolCallAction,
 )
+from agentcli.events.approval import Approval
 from agentcli.events.base import Risk
 from agentcli.ui import approval_line_mode
-from agentcli.ui.approval_question import Approval
 from agentcli.ui.approval_terminal import can_ask
 from agentcli.ui.approver import TerminalApprover
 from agentcli.ui.style import cells
