@@ -15,6 +15,8 @@ AgentError                      shown to the user as one message, never as a tra
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 
 
@@ -57,6 +59,26 @@ class SessionError(AgentError):
 
 class OutputError(AgentError):
     exit_code = 1
+
+
+@contextmanager
+def internal_errors(
+    reported: Callable[[Exception], AgentError], *expected: type[Exception]
+) -> Iterator[None]:
+    """Raise what nobody expects as the AgentError that `reported` makes of it: for the border of a
+    piece of work, where any bug, also in code of others, must end that piece and not the rest.
+    Other AgentErrors, and those that are `expected`, are raised as they are."""
+    known: tuple[type[Exception], ...] = (AgentError, *expected)
+    try:
+        yield
+    except known:
+        raise
+    except Exception as error:
+        raise reported(error) from error
+
+
+def internal_error_text(error: Exception) -> str:
+    return f"internal error: {type(error).__name__}: {error}"
 
 
 def os_error_text(error: OSError) -> str:

@@ -6,11 +6,11 @@ import errno
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 from agentcli import interrupts
 from agentcli.cli import streams, without_command
-from agentcli.errors import AgentError, OutputError, TurnInterrupted, os_error_text
+from agentcli.errors import AgentError, OutputError, TurnInterrupted, internal_errors, os_error_text
 
 _EXIT_STDOUT_CLOSED = 141
 _EXIT_HUNG_UP = 143
@@ -39,11 +39,10 @@ def run_program(arguments: list[str]) -> int:
 
 def _run(arguments: list[str]) -> int:
     try:
-        arguments = without_command.as_chat(arguments)
-        if without_command.opens_conversation(arguments):
-            with _prompt():
-                return _dispatch(arguments)
-        return _dispatch(arguments)
+        with internal_errors(_reported, OSError):
+            arguments = without_command.as_chat(arguments)
+            with _prompt() if without_command.opens_conversation(arguments) else nullcontext():
+                code = _dispatch(arguments)
     except AgentError as error:
         return _fail(arguments, error.exit_code, error.message, error.hint)
     except TurnInterrupted as interrupt:
@@ -58,15 +57,17 @@ def _run(arguments: list[str]) -> int:
         # A full or read-only disk or another user's file is no bug of this program.
         hint = "free some space or fix the permissions there" if error.filename else ""
         return _fail(arguments, 1, os_error_text(error), hint)
-    except Exception as error:
-        # Top level: report a bug in one line, and keep its traceback for a bug report.
-        from agentcli.cli.error_reporting import internal_error
+    return code
 
-        # Python wraps an exception that a signal handler raises while a class is being created.
-        if isinstance(error.__cause__, TurnInterrupted):
-            return _fail(arguments, error.__cause__.exit_code, error.__cause__.reason)
-        told = internal_error(error)
-        return _fail(arguments, told.exit_code, told.message, told.hint)
+
+def _reported(error: Exception) -> AgentError:
+    """Return a bug as an error in one line, with its traceback kept for a bug report."""
+    from agentcli.cli.error_reporting import internal_error
+
+    # Python wraps an exception that a signal handler raises while a class is being created.
+    if isinstance(error.__cause__, TurnInterrupted):
+        raise error.__cause__
+    return internal_error(error)
 
 
 def _dispatch(arguments: list[str]) -> int:

@@ -7,7 +7,7 @@ import sys
 import traceback
 from contextlib import suppress
 
-from agentcli.errors import AgentError
+from agentcli.errors import AgentError, internal_error_text
 from agentcli.security.redact import Redactor
 from agentcli.security.secret_variables import masked_values
 from agentcli.system.homes import state_home
@@ -45,7 +45,7 @@ def internal_error(error: Exception) -> AgentError:
     """Return the error that reports a bug, and append its traceback to a log for a bug report."""
     environ = user_environ()
     redact = Redactor(masked_values(environ))
-    told = AgentError(redact.text(f"internal error: {type(error).__name__}: {error}"))
+    told = AgentError(redact.text(internal_error_text(error)))
     told.exit_code = 70
     try:
         path = state_home(environ) / "log"

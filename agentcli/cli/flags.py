@@ -10,7 +10,7 @@ from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
-from agentcli.cli.options import option
+from agentcli.cli.options import Assignments, option
 from agentcli.errors import UsageError
 
 _FORMATS = "text|json|stream-json"
@@ -127,9 +127,7 @@ class Flags:
             "lines from a file.",
         ),
     ] = False
-    assignments: Annotated[
-        list[str] | None, option("--set KEY=VALUE", "Override a setting; repeatable.")
-    ] = None
+    assignments: Assignments = None
     plain: Annotated[
         bool, option("--plain", "Lines only, nothing redrawn: for screen readers.")
     ] = False

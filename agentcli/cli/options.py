@@ -26,6 +26,11 @@ Everywhere = Annotated[bool, option("--all, -a", "Of all folders, not only of th
 Yes = Annotated[bool, option("--yes, -y", "Do not ask.")]
 OneSession = Annotated[str, argument("SESSION", "Id, unique start of one, or name.")]
 NoPager = Annotated[bool, option("--no-pager", "Straight to the terminal, however long it is.")]
+ContinueNewest = Annotated[bool, option("--continue, -c", "Go on with the newest session here.")]
+NewName = Annotated[str | None, option("--name NAME", "Name of the new session.")]
+Assignments = Annotated[
+    list[str] | None, option("--set KEY=VALUE", "Override a setting; repeatable.")
+]
 _NAMED = "Id, unique start of one, or name"
 SessionOrNewest = Annotated[
     str | None, argument("SESSION", f"{_NAMED}; the newest here if left out.")

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from agentcli.errors import AgentError, LLMError, LLMErrorKind
+from agentcli.errors import AgentError, LLMError, LLMErrorKind, internal_errors
 from agentcli.llm.catalog import Catalog
 from agentcli.llm.client import ModelClient
 from agentcli.llm.provider import known_providers
@@ -88,15 +88,14 @@ def model_facts(catalog: Catalog, name: str) -> tuple[str, str, str]:
 def probe_provider(registry: Providers, name: str) -> ProviderAnswer:
     """Ask the provider `name` for its models."""
     try:
-        protocol = registry.protocol(registry.endpoint(f"{name}/any"))
-        protocol.connect()
-        return ProviderAnswer(name, tuple(protocol.models()))
+        # An outside package's protocol may raise anything.
+        with internal_errors(lambda error: AgentError(f"{type(error).__name__}: {error}")):
+            protocol = registry.protocol(registry.endpoint(f"{name}/any"))
+            protocol.connect()
+            models = tuple(protocol.models())
     except AgentError as error:
         return _failed(name, error)
-    except Exception as error:
-        # An outside package's protocol may raise anything; the other providers must still be
-        # listed.
-        return ProviderAnswer(name, (), f"{type(error).__name__}: {error}", "failed")
+    return ProviderAnswer(name, models)
 
 
 def try_model(registry: Providers, name: str, catalog: Catalog) -> ProviderAnswer:

@@ -22,7 +22,7 @@ from agentcli.app.configuration.config import parse_assignments
 from agentcli.cli.builders import builder_of, redactor
 from agentcli.cli.commands.diff import print_patch
 from agentcli.cli.flags import require_check, seconds
-from agentcli.cli.options import Json, NoPager, SessionOption, SessionOrNewest, option
+from agentcli.cli.options import Assignments, Json, NoPager, SessionOption, SessionOrNewest, option
 from agentcli.cli.pager import paged
 from agentcli.cli.sessions.selector import selected
 from agentcli.cli.sessions.undo_report import change_as_dict, change_line
@@ -46,9 +46,7 @@ def bisect(
     max_time: Annotated[str, option("--max-time TIME", "Of each check: 90, 10m, 1h.")] = "10m",
     runs: Annotated[int, option("--runs N", "Check each state N times.", min=1)] = 1,
     again: Annotated[bool, option("--again", "Forget what checks came to before.")] = False,
-    assignments: Annotated[
-        list[str] | None, option("--set KEY=VALUE", "Override a setting; repeatable.")
-    ] = None,
+    assignments: Assignments = None,
     session: SessionOption = None,
     no_pager: NoPager = False,
     as_json: Json = False,

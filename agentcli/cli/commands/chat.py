@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from agentcli.cli.flags import Flags, with_flags
-from agentcli.cli.options import argument, option
+from agentcli.cli.options import ContinueNewest, NewName, argument, option
 from agentcli.errors import UsageError
 
 
@@ -23,13 +23,11 @@ from agentcli.errors import UsageError
 def chat(
     flags: Flags,
     task: Annotated[str | None, argument("TASK", "What to do first.")] = None,
-    continue_newest: Annotated[
-        bool, option("--continue, -c", "Go on with the newest session here.")
-    ] = False,
+    continue_newest: ContinueNewest = False,
     session: Annotated[
         str | None, option("--resume, -r SESSION", "Go on with this session; - for a list.")
     ] = None,
-    name: Annotated[str | None, option("--name NAME", "Name of the new session.")] = None,
+    name: NewName = None,
     once: Annotated[bool, option("--print, -p", "Do the task and end, as agent run does.")] = False,
 ) -> int:
     if once:
@@ -47,12 +45,7 @@ def chat(
         )
     from agentcli.cli.conversation.launch import converse
 
-    find = None
-    if session is not None or continue_newest:
-        from agentcli.cli.conversation.launch import finder
-
-        find = finder(flags.folder, session, newest=continue_newest)
-    return converse(flags, task, name, find)
+    return converse(flags, task, name, session, newest=continue_newest)
 
 
 COMMAND = chat

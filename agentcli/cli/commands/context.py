@@ -13,6 +13,8 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
+from itertools import groupby
 from shutil import get_terminal_size
 from typing import Annotated, Any
 
@@ -101,16 +103,7 @@ def as_data(record: SessionRecord, use: ContextUse) -> dict[str, Any]:
             }
             for share in use.shares
         ],
-        "biggest": [
-            {
-                "event_id": part.event_id,
-                "kind": part.kind,
-                "name": part.name or None,
-                "tokens": part.tokens,
-                "about": part.about,
-            }
-            for part in use.biggest
-        ],
+        "biggest": [{**asdict(part), "name": part.name or None} for part in use.biggest],
     }
 
 
@@ -144,13 +137,8 @@ def _grid(counted: Sequence[tuple[tuple[str, Style], int]], columns: int) -> lis
     signs = [sign for (sign, _), count in zip(counted, cells, strict=True) for _ in range(count)]
     rows: list[Line] = []
     for start in range(0, len(signs), columns):
-        row: list[Span] = []
-        for sign, style in signs[start : start + columns]:
-            if row and row[-1].style == style and row[-1].text[0] == sign:
-                row[-1] = Span(row[-1].text + sign, style)
-            else:
-                row.append(Span(sign, style))
-        rows.append(row)
+        runs = groupby(signs[start : start + columns])
+        rows.append([Span(sign * len([*run]), style) for (sign, style), run in runs])
     return rows
 
 

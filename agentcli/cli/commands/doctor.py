@@ -18,6 +18,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -39,7 +40,8 @@ from agentcli.errors import AgentError, ConfigError, os_error_text
 from agentcli.files.output_folder import OutputFolder
 from agentcli.llm.catalog import Catalog
 from agentcli.sandbox.environment import command_environment
-from agentcli.sandbox.probes import ATTACKS, probe, surprises
+from agentcli.sandbox.probe_driver import ATTACKS
+from agentcli.sandbox.probes import probe, surprises
 from agentcli.sandbox.scope_finder import find_access_scope
 from agentcli.sandbox.selection import Sandbox, choose_sandbox
 from agentcli.sessions.library import library_of
@@ -160,6 +162,7 @@ def _program(name: str, without: Literal["warning", "failed"], why: str) -> Chec
 
 def _shell(builder: AgentBuilder) -> Check:
     """Check that the bash tool's shell starts, keeps its state and has no keys."""
+    broken = partial(Check, "shell", "failed", hint="the bash tool needs it")
     hidden = builder.registry().key_variables()
     with tempfile.TemporaryDirectory(prefix="agent-doctor-") as name:
         scratch, outputs = Path(name, "shell"), Path(name, "outputs")
@@ -180,15 +183,13 @@ def _shell(builder: AgentBuilder) -> Check:
                 timeout=_SHELL_LIMIT_S,
             )
         except (OSError, ValueError) as error:
-            return Check("shell", "failed", f"does not start: {error}", "the bash tool needs it")
+            return broken(f"does not start: {error}")
         finally:
             shell.close()
     kept, user, *variables = done.output.split() or [""] * 2
     if kept != "kept":
         said = done.output.strip()[:200] or f"exit {done.exit_code}"
-        return Check(
-            "shell", "failed", f"forgets between commands: {said}", "the bash tool needs it"
-        )
+        return broken(f"forgets between commands: {said}")
     if seen := sorted(hidden.intersection(variables)):
         return Check(
             "shell", "warning", f"commands can read {', '.join(seen)}", "agent does not pass it on"

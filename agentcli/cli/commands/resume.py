@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from agentcli.cli.flags import Flags, TryCount, TryModels, with_flags
-from agentcli.cli.options import argument, option
+from agentcli.cli.options import Everywhere, argument, option
 
 
 @with_flags
@@ -25,9 +25,7 @@ def resume(
         str | None, argument("MESSAGE", "What to do next; - takes it from stdin.")
     ] = None,
     last: Annotated[bool, option("--last, --continue, -c", "The session used last here.")] = False,
-    everywhere: Annotated[
-        bool, option("--all, -a", "Of all folders, not only of this one.")
-    ] = False,
+    everywhere: Everywhere = False,
     tries: TryCount = None,
     try_models: TryModels = None,
 ) -> int:

@@ -16,20 +16,18 @@ from pathlib import Path
 from typing import Annotated
 
 from agentcli.cli.flags import Flags, TryCount, TryModels, with_flags
-from agentcli.cli.options import argument, option
+from agentcli.cli.options import ContinueNewest, NewName, argument, option
 from agentcli.errors import UsageError
 
 
 def run_once(
     flags: Flags,
     task: Annotated[str | None, argument("TASK", "What to do; - takes it from stdin.")] = None,
-    continue_newest: Annotated[
-        bool, option("--continue, -c", "Go on with the newest session here.")
-    ] = False,
+    continue_newest: ContinueNewest = False,
     session: Annotated[
         str | None, option("--resume, -r SESSION", "Go on with this session.")
     ] = None,
-    name: Annotated[str | None, option("--name NAME", "Name of the new session.")] = None,
+    name: NewName = None,
     record: Annotated[
         Path | None, option("--record FILE", "Write a recording: see agent replay --verify.")
     ] = None,

@@ -5,7 +5,8 @@ from __future__ import annotations
 import base64
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from agentcli.errors import UsageError
@@ -33,15 +34,11 @@ _LONGEST_OSC = 100_000
 
 def clipboard_image() -> Path | None:
     """Save the image in the clipboard to a new file; None if there is none or it can't be read."""
-    for command in _there(_READERS):
-        try:
-            done = subprocess.run(command, capture_output=True, timeout=_LONGEST_S, check=False)
-        except (OSError, subprocess.TimeoutExpired):
-            continue
-        if done.returncode == 0 and done.stdout.startswith(b"\x89PNG"):
+    for _, output in _run(_READERS):
+        if output.startswith(b"\x89PNG"):
             fd, path = tempfile.mkstemp(prefix="agent-pasted-", suffix=".png")
             with open(fd, "wb") as file:
-                file.write(done.stdout)
+                file.write(output)
             return Path(path)
     return None
 
@@ -50,22 +47,9 @@ def copy_text(text: str, prompt: Prompt) -> str:
     """Copy `text` to the clipboard and return what did it. Where no program can, the terminal is
     asked (by OSC 52), which does not confirm. Raises UsageError when nothing works."""
     data = text.encode("utf-8", "replace")
-    for command in _there(_WRITERS):
-        try:
-            # X and Wayland programs keep running to answer pastes, so they must not hold our output
-            # open.
-            done = subprocess.run(
-                command,
-                input=data,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                timeout=_LONGEST_S,
-                check=False,
-            )
-        except (OSError, subprocess.TimeoutExpired):
-            continue
-        if done.returncode == 0:
-            return Path(command[0]).name
+    # X and Wayland programs keep running to answer pastes, so they must not hold our output open.
+    for program, _ in _run(_WRITERS, data, subprocess.DEVNULL):
+        return program
     encoded = base64.b64encode(data).decode()
     if len(encoded) > _LONGEST_OSC:
         raise UsageError(
@@ -79,10 +63,23 @@ def copy_text(text: str, prompt: Prompt) -> str:
     return "the terminal"
 
 
-def _there(commands: tuple[tuple[str, list[str]], ...]) -> Iterator[list[str]]:
-    """Yield the commands whose variable is set and whose program is installed, with its path."""
-    for variable, command in commands:
-        if not variable or user_environ().get(variable):
-            program = find_program(command[0])
-            if program is not None:
-                yield [program, *command[1:]]
+def _run(
+    commands: Sequence[tuple[str, list[str]]], data: bytes = b"", stdout: int = subprocess.PIPE
+) -> Iterator[tuple[str, bytes]]:
+    """Run the commands whose variable is set and whose program is installed, with `data` as their
+    input. Yield the name and the output of each that succeeds."""
+    for variable, (name, *arguments) in commands:
+        program = find_program(name) if not variable or user_environ().get(variable) else None
+        if program is None:
+            continue
+        with suppress(OSError, subprocess.TimeoutExpired):
+            done = subprocess.run(
+                [program, *arguments],
+                input=data,
+                stdout=stdout,
+                stderr=subprocess.DEVNULL,
+                timeout=_LONGEST_S,
+                check=False,
+            )
+            if done.returncode == 0:
+                yield name, done.stdout or b""

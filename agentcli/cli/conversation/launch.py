@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,7 +22,6 @@ from agentcli.ui.prompt.line_prompt import LinePrompt
 
 if TYPE_CHECKING:
     from agentcli.cli.flags import Flags
-    from agentcli.cli.sessions.selector import Chosen
 
 
 _shown: ConversationControl | None = None
@@ -73,10 +71,11 @@ def close_prompt() -> None:
 
 
 def converse(
-    flags: Flags, task: str | None, name: str | None, find: Callable[[], Chosen] | None
+    flags: Flags, task: str | None, name: str | None, session: str | None, *, newest: bool
 ) -> int:
-    """Run a conversation until the user leaves; return the exit code. `find` returns the session
-    to continue; None begins a new one. Raises AgentError when it can't begin."""
+    """Run a conversation until the user leaves; return the exit code. It continues `session`, which
+    the user chooses from a list if it is "-", or the `newest` one, else it begins a new one. Raises
+    AgentError when it can't begin."""
     if why := no_terminal():
         raise UsageError(why, hint=f"for one task: {as_run(task or 'fix the failing test')}")
     control = show_prompt()
@@ -84,9 +83,14 @@ def converse(
         # The user can type from here on; the rest takes most of a second to load.
         with shield():
             from agentcli.cli.conversation.opening import open_conversation
+            from agentcli.cli.sessions.selector import SessionSelector
 
+        which = None
+        if session is not None or newest:
+            named = None if session == "-" else session
+            which = SessionSelector(named, newest=newest, can_wait=True)
         assert control.prompt is not None
-        return open_conversation(flags, task, name, find, control, control.prompt)
+        return open_conversation(flags, task, name, which, control, control.prompt)
     finally:
         close_prompt()
 
@@ -109,16 +113,3 @@ def _redacted(text: str) -> str:
     from agentcli.security.secret_variables import masked_values
 
     return Redactor(masked_values(user_environ())).text(text)
-
-
-def finder(folder: str | None, session: str | None, *, newest: bool) -> Callable[[], Chosen]:
-    """Return a function that finds the session to continue; with `session` "-" the user chooses
-    it from a list."""
-
-    def find() -> Chosen:
-        from agentcli.cli.sessions.selector import SessionSelector
-
-        named = None if session in (None, "-") else session
-        return SessionSelector(named, newest=newest, can_wait=True).find(folder)
-
-    return find

@@ -28,7 +28,7 @@ from agentcli.cli.pager import show_in_pager
 from agentcli.cli.places import tilde_path
 from agentcli.cli.sessions.kept_outputs import kept_outputs
 from agentcli.cli.sessions.rows import label
-from agentcli.cli.sessions.selector import Chosen
+from agentcli.cli.sessions.selector import SessionSelector
 from agentcli.cli.sessions.upkeep import clean_up_interrupted_work
 from agentcli.cli.slash_command import (
     carry_out,
@@ -60,7 +60,7 @@ def open_conversation(
     flags: Flags,
     task: str | None,
     name: str | None,
-    find: Callable[[], Chosen] | None,
+    which: SessionSelector | None,
     control: ConversationControl,
     prompt: Prompt,
 ) -> int:
@@ -76,9 +76,9 @@ def open_conversation(
     )
     use_configured_store(given_settings(flags))
     folder = None
-    if find is not None:
+    if which is not None:
         with prompt.suspended():
-            folder, message = find()
+            folder, message = which.find(flags.folder)
         task = task or message
     builder, ready = _prepared(flags, prompt, renderer, folder)
     clean_up_interrupted_work()
@@ -94,12 +94,12 @@ def open_conversation(
     where = tilde_path(builder.workspace)
     conversation.print([Span(f"agent {__version__}", "bold"), Span(f" · {where} · /help", "dim")])
     for notice in read_own_commands(conversation).notices:
-        conversation.print([Span(printable(notice), "dim")])
+        conversation.tell(printable(notice))
     if folder is not None:
         conversation.open(folder, flags.model)
         session = conversation.session
         said = one_line(summarise(session.events, session.state, []))
-        conversation.print([Span(said, "dim")])
+        conversation.tell(said)
     first = Submission(task, tuple(flags.images or ())) if task else None
     return conversation.run(first)
 

@@ -46,22 +46,13 @@ class UserInput:
             if self.piped is None:
                 opened.require(required)
                 return
-            text = _message_text(builder, opened, self.message, self.piped)
+            outputs, limit = opened.session.outputs, builder.settings.input.stdin_max_bytes
+            text = stdin.with_piped(self.message, self.piped, outputs, limit)
             opened.say(text, self.image_urls, self.message or "", required)
 
     def copied(self) -> UserInput:
         """Copy this for another process; sharing a file would mean sharing its read position."""
         return replace(self, piped=self.piped and self.piped.copied())
-
-
-def _message_text(
-    builder: AgentBuilder, opened: OpenSession, message: str | None, piped: stdin.Piped
-) -> str:
-    """Return the message made of arguments and stdin; without `message`, stdin is all of it."""
-    outputs, limit = opened.session.outputs, builder.settings.input.stdin_max_bytes
-    if message is None:
-        return stdin.said(piped, outputs, limit)
-    return stdin.with_piped(message, piped, outputs, limit)
 
 
 def piped_beside(builder: AgentBuilder, no_stdin: bool) -> stdin.Piped:

@@ -153,20 +153,16 @@ def read_beside_task(notice_s: float, limit_s: float, tell: Callable[[str], None
     return piped
 
 
-def said(piped: Piped, outputs: Path, max_bytes: int) -> str:
-    """Return the message if stdin is the task: all of it or, if it is long, where to find it."""
+def with_piped(task: str | None, piped: Piped, outputs: Path, max_bytes: int) -> str:
+    """Return the task with the piped text as a marked block; without a task, that text is the task.
+    If it is long or not text, it is stored in `outputs` and the file is named instead."""
     encoding = piped.encoding()
-    if piped.size <= max_bytes and encoding is not None:
-        return piped.text(encoding)
-    return with_piped("The task was piped in:", piped, outputs, max_bytes)
-
-
-def with_piped(task: str, piped: Piped, outputs: Path, max_bytes: int) -> str:
-    """Return the task with the piped text as a marked block. If that is long or not text, it is
-    stored in `outputs` and the file is named instead."""
+    if task is None:
+        if piped.size <= max_bytes and encoding is not None:
+            return piped.text(encoding)
+        task = "The task was piped in:"
     if not piped.size:
         return task
-    encoding = piped.encoding()
     size = f"{piped.size:,} bytes" + ("" if piped.whole else ", not to its end")
     if encoding is None:
         path = piped.keep(outputs / "stdin.bin")

@@ -20,7 +20,14 @@ from agentcli.cli.running.inputs import Opening
 from agentcli.cli.running.outcome import OutcomeReporter
 from agentcli.cli.running.typed_ahead import TypedAhead, is_typed_at
 from agentcli.cli.sessions.upkeep import clean_up_interrupted_work
-from agentcli.errors import AgentError, SessionError, SetupNeeded, TurnInterrupted, os_error_text
+from agentcli.errors import (
+    AgentError,
+    SessionError,
+    SetupNeeded,
+    TurnInterrupted,
+    internal_errors,
+    os_error_text,
+)
 from agentcli.events.progress import Notice
 from agentcli.sessions.state import AgentState
 from agentcli.ui.approval_terminal import can_ask
@@ -43,7 +50,10 @@ def work(flags: Flags, opening: Opening) -> int:
 def report_failures(outcome: OutcomeReporter, do: Callable[[], int]) -> int:
     """Return what `do` returns; if it fails in any way, report that as the outcome."""
     try:
-        return do()
+        # Even a bug ends the run like any failure: the session is named, and what there is is
+        # shown.
+        with internal_errors(internal_error, OSError):
+            code = do()
     except AgentError as error:
         return outcome.finish(None, error)
     except TurnInterrupted as interrupt:
@@ -51,10 +61,7 @@ def report_failures(outcome: OutcomeReporter, do: Callable[[], int]) -> int:
         return outcome.finish(TurnResult(ending, ""))
     except OSError as error:
         return outcome.finish(None, SessionError(os_error_text(error)))
-    except Exception as error:
-        # Even a bug ends the run like any failure: the session is named, and what there is is
-        # shown.
-        return outcome.finish(None, internal_error(error))
+    return code
 
 
 def _work(flags: Flags, opening: Opening, outcome: OutcomeReporter) -> int:

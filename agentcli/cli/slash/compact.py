@@ -12,14 +12,13 @@ from agentcli.app.compact import compact_open
 from agentcli.cli.commands.compact import what_was_saved
 from agentcli.cli.conversation.conversation import Conversation
 from agentcli.cli.slash_command import SlashCommand
-from agentcli.ui.style import Span
 
 
 def compact(conversation: Conversation, argument: str) -> None:
     _ = conversation.session
     with conversation.working():
         done = compact_open(conversation.open_session(), argument)
-    conversation.print([Span(what_was_saved(done), "dim")])
+    conversation.tell(what_was_saved(done))
 
 
 SLASH_COMMAND = SlashCommand(compact, takes="[WHAT TO KEEP]")

@@ -19,7 +19,6 @@ from agentcli.events.actions import CmdRunAction
 from agentcli.events.live import newest_first
 from agentcli.ui.prompt.control import Completion
 from agentcli.ui.sanitize import printable
-from agentcli.ui.style import Span
 from agentcli.ui.summary import count
 
 _COMMAND = "command"
@@ -36,7 +35,7 @@ def copy(conversation: Conversation, argument: str) -> None:
     lines = text.count("\n") + 1
     size = count(lines, "line") if lines > 1 else count(len(text), "character")
     shown = printable(first_line(text), multiline=False)
-    conversation.print([Span(f"copied {what} by {by} ({size}): {shown}", "dim")])
+    conversation.tell(f"copied {what} by {by} ({size}): {shown}")
 
 
 def _meant(events: Sequence[Event], argument: str) -> tuple[str, str]:

@@ -14,7 +14,6 @@ from agentcli.cli.slash_command import SlashCommand, beginning
 from agentcli.errors import UsageError
 from agentcli.settings import ModelSettings
 from agentcli.ui.prompt.control import Completion
-from agentcli.ui.style import Span
 
 _DEFAULT = "default"
 _LEVELS = {
@@ -30,7 +29,7 @@ def effort(conversation: Conversation, argument: str) -> None:
         conversation.use_effort(_LEVELS[argument])
     level = conversation.settings.model.effort or _HELP[_DEFAULT]
     others = "" if argument else f" (others: {', '.join(_LEVELS)})"
-    conversation.print([Span(f"effort: {level}{others}", "dim")])
+    conversation.tell(f"effort: {level}{others}")
 
 
 def complete(conversation: Conversation, typed: str) -> Sequence[Completion]:

@@ -22,7 +22,6 @@ from agentcli.sessions.transfer.export import EXPORTERS, exporter
 from agentcli.sessions.transfer.export.base import trajectory_of
 from agentcli.system.homes import expanded
 from agentcli.ui.prompt.control import Completion
-from agentcli.ui.style import Span
 
 _ENDINGS = {"markdown": "md"}
 """Endings of files that differ from the name of their format."""
@@ -44,7 +43,7 @@ def export(conversation: Conversation, argument: str) -> None:
         raise UsageError(f"{tilde_path(path)} already exists", hint="choose another name")
     redact = redactor_for(conversation.builder)
     write_atomically(path, exporter(form)(trajectory_of(read_session(session.folder), redact)))
-    conversation.print([Span(f"written as {form}: {tilde_path(path)}", "dim")])
+    conversation.tell(f"written as {form}: {tilde_path(path)}")
 
 
 def _meant(argument: str) -> tuple[str, str]:

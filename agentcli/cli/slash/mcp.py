@@ -13,6 +13,7 @@ from agentcli.app.server_mentions import prompts, resources, takes
 from agentcli.app.server_plans import command_text
 from agentcli.cli.conversation.conversation import Conversation
 from agentcli.cli.slash_command import SlashCommand
+from agentcli.files.names import first_names
 from agentcli.mcp.schemas import one_line
 from agentcli.mcp.servers import ToolServers
 from agentcli.settings import named_servers
@@ -43,9 +44,8 @@ def _told(servers: ToolServers) -> Iterator[Line]:
         yield [Span(plan.name, "bold"), Span(f"  {shown}", "dim" if features else "yellow")]
         if features is not None:
             names = [one_line(tool.name) for tool in features.tools]
-            more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-            listed = ", ".join(names[:_MOST_NAMED])
-            yield [Span(f"  {count(len(names), 'tool')}: {printable(listed)}{more}")]
+            listed = printable(first_names(names, _MOST_NAMED))
+            yield [Span(f"  {count(len(names), 'tool')}: {listed}")]
     for name, _, prompt in islice(prompts(servers), _MOST_NAMED):
         yield [Span(f"  /{name} {printable(takes(prompt))}"), Span(f"  {_help(prompt)}", "dim")]
     for mention, told in islice(resources(servers), _MOST_NAMED):

@@ -49,7 +49,7 @@ def _edit(conversation: Conversation, notes: Notes, way: str) -> None:
 
     def done(code: int) -> None:
         said = "changes apply from the next session on"
-        conversation.print([Span(said if code == 0 else f"the editor failed ({code})", "dim")])
+        conversation.tell(said if code == 0 else f"the editor failed ({code})")
 
     edit(path, conversation.prompt, done)
 

@@ -54,7 +54,7 @@ _names = _Names()
 def model(conversation: Conversation, argument: str) -> None:
     conversation.use_model(argument or _chosen(conversation))
     if conversation.opened is None:
-        conversation.print([Span(f"{conversation.status.model} will answer", "dim")])
+        conversation.tell(f"{conversation.status.model} will answer")
 
 
 def _chosen(conversation: Conversation) -> str:

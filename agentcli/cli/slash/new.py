@@ -9,18 +9,17 @@ from __future__ import annotations
 from agentcli.cli.conversation.conversation import Conversation
 from agentcli.cli.slash_command import SlashCommand
 from agentcli.ui.prompt.control import Submission
-from agentcli.ui.style import Span
 
 
 def new(conversation: Conversation, argument: str) -> None:
     if conversation.opened is not None:
         before = conversation.session.id
-        conversation.print([Span(f"to go on with the one before: /resume {before}", "dim")])
+        conversation.tell(f"to go on with the one before: /resume {before}")
     conversation.begin_anew()
     if argument:
         conversation.say(Submission(argument))
     else:
-        conversation.print([Span("what you say next begins a new session", "dim")])
+        conversation.tell("what you say next begins a new session")
 
 
 SLASH_COMMAND = SlashCommand(new, takes="[MESSAGE]")

@@ -30,7 +30,7 @@ def open_(conversation: Conversation, argument: str) -> None:
         raise UsageError(f"there is no port {port}", hint=f"they go up to {_HIGHEST_PORT}")
     if before := ports.pop(port, None):
         before.close()
-        conversation.print([Span(f"port {port} is closed", "dim")])
+        conversation.tell(f"port {port} is closed")
         return
     opened = open_port(os.getpid(), port)
     if opened is None:

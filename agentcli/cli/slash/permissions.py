@@ -36,7 +36,7 @@ def permissions(conversation: Conversation, argument: str) -> None:
         _show(conversation)
     elif argument in _MODES:
         conversation.set_mode(argument)
-        conversation.print([Span(f"{argument}: {_MODES[argument]}", "dim")])
+        conversation.tell(f"{argument}: {_MODES[argument]}")
     elif word == _REMOVE and rule:
         _remove(conversation, rule.strip())
     else:
@@ -88,10 +88,10 @@ def _remove(conversation: Conversation, text: str) -> None:
     forget_rule(builder.environ, builder.workspace, text)
     if conversation.opened is not None:
         conversation.opened.policy.reload()
-    conversation.print([Span(f"removed: {printable(text, multiline=False)}", "dim")])
+    conversation.tell(f"removed: {printable(text, multiline=False)}")
     if any(text in grant.split("; ") for grant in _grants(conversation)):
         told = "this session still allows it, as you allowed it here; a new one asks: /new"
-        conversation.print([Span(told, "yellow")])
+        conversation.tell(told, style="yellow")
 
 
 def complete(conversation: Conversation, typed: str) -> Sequence[Completion]:

@@ -25,14 +25,14 @@ def queue(conversation: Conversation, argument: str) -> None:
             _show(conversation)
         case ["drop", place]:
             taken = _take(conversation, place)
-            conversation.print([Span(f"dropped: {printable(taken.text, multiline=False)}", "dim")])
+            conversation.tell(f"dropped: {printable(taken.text, multiline=False)}")
         case ["edit", place]:
             taken = _take(conversation, place)
             conversation.prompt.put(taken.typed)
         case ["hold"]:
             held = conversation.control.waiting.hold()
             said = "waiting messages are held until /queue release" if held else "nothing waits"
-            conversation.print([Span(said, "dim")])
+            conversation.tell(said)
         case ["release"]:
             _release(conversation)
         case _:
@@ -66,7 +66,7 @@ def _release(conversation: Conversation) -> None:
     if (before or released) and not control.is_working:
         control.inputs.put(ContinueWork())
     said = "waiting messages are heard now" if before or released else "nothing is held back"
-    conversation.print([Span(said, "dim")])
+    conversation.tell(said)
 
 
 def _complete(conversation: Conversation, typed: str) -> Sequence[Completion]:

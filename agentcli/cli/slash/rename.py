@@ -8,7 +8,6 @@ from agentcli.errors import UsageError
 from agentcli.events import Source
 from agentcli.events.actions import RenameAction
 from agentcli.sessions.manage.naming import free_name
-from agentcli.ui.style import Span
 
 
 def rename(conversation: Conversation, argument: str) -> None:
@@ -17,7 +16,7 @@ def rename(conversation: Conversation, argument: str) -> None:
     home = conversation.builder.home
     if conversation.opened is None:
         conversation.name = free_name(home, argument)
-        conversation.print([Span(f"the session will be named {conversation.name}", "dim")])
+        conversation.tell(f"the session will be named {conversation.name}")
     else:
         session = conversation.open_session().session
         name = free_name(home, argument, session.folder)

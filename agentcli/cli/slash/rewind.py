@@ -20,7 +20,6 @@ from agentcli.errors import NothingChosen, UsageError
 from agentcli.ui.choices import Choice
 from agentcli.ui.picker import Question, pick
 from agentcli.ui.prompt.control import Completion
-from agentcli.ui.style import Span
 
 _EXAMPLE = "/rewind 14 files"
 _BOTH = ""
@@ -69,9 +68,9 @@ def _go_back(conversation: Conversation, event: int, part: str) -> None:
         done = rewind_session(
             session, event, files=part != "conversation", conversation=part != "files"
         )
-    conversation.print(*([Span(row)] for row in restored_lines(done)))
+    conversation.tell(*restored_lines(done), style="")
     way_back = f"/rewind {done.kept_at} {part}".rstrip()
-    conversation.print(*([Span(row, "dim")] for row in undo_notes(done, way_back)))
+    conversation.tell(*undo_notes(done, way_back))
 
 
 def _begin_anew(conversation: Conversation, place: Place, part: str) -> None:
@@ -82,7 +81,7 @@ def _begin_anew(conversation: Conversation, place: Place, part: str) -> None:
         _go_back(conversation, place.event_id, "files")
     conversation.begin_anew()
     told = f"a new session begins with what you say next; the one before: /resume {before}"
-    conversation.print([Span(told, "dim")])
+    conversation.tell(told)
 
 
 def complete(conversation: Conversation, typed: str) -> Sequence[Completion]:

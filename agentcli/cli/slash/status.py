@@ -12,6 +12,7 @@ from agentcli.cli.commands.context import use_of
 from agentcli.cli.conversation.conversation import Conversation
 from agentcli.cli.places import tilde_path
 from agentcli.cli.slash_command import SlashCommand
+from agentcli.events.live import newest
 from agentcli.events.observations import SessionStartedObservation
 from agentcli.sessions.session import Session
 from agentcli.ui.resume_summary import how_it_ended
@@ -51,8 +52,7 @@ def _settings(conversation: Conversation) -> Iterator[tuple[str, str]]:
 
 
 def _sandbox(session: Session) -> str:
-    starts = (e for e in reversed(session.events) if isinstance(e, SessionStartedObservation))
-    start = next(starts, None)
+    start = newest(session.events, SessionStartedObservation)
     if start is None or start.sandbox == "none":
         return "none: commands run with all your rights"
     network = "with the network" if start.network else "no network"

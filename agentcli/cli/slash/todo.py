@@ -5,18 +5,17 @@ from __future__ import annotations
 from agentcli.cli.conversation.conversation import Conversation
 from agentcli.cli.slash_command import SlashCommand
 from agentcli.events.actions import TaskTrackingAction
-from agentcli.events.live import newest_first
+from agentcli.events.live import newest
 from agentcli.ui.calls import call_lines
 from agentcli.ui.style import Span
 
 
 def todo(conversation: Conversation, argument: str) -> None:
-    events = newest_first(conversation.session.events)
-    newest = next((event for event in events if isinstance(event, TaskTrackingAction)), None)
-    if newest is None or not newest.task_list:
-        conversation.print([Span("the agent has no task list here", "dim")])
+    tracked = newest(conversation.session.events, TaskTrackingAction)
+    if tracked is None or not tracked.task_list:
+        conversation.tell("the agent has no task list here")
         return
-    conversation.print([Span(newest.message, "dim")], *call_lines(newest))
+    conversation.print([Span(tracked.message, "dim")], *call_lines(tracked))
 
 
 SLASH_COMMAND = SlashCommand(todo, at_once=True)

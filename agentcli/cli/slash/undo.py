@@ -34,7 +34,7 @@ def undo(conversation: Conversation, argument: str) -> None:
             again = f"/undo {count} {_FORCE}"
             error.hint = f"{again} loses these changes" if _FORCE in error.hint else ""
             raise
-    conversation.print(*([Span(row)] for row in restored_lines(done)))
+    conversation.tell(*restored_lines(done), style="")
     conversation.print(
         *([Span(row, "dim")] for row in undo_notes(done, f"/rewind {done.kept_at} files"))
     )

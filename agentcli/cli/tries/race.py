@@ -56,11 +56,6 @@ class TryOptions:
     models: Sequence[str] = ()
     name: str | None = None
 
-    def require_name(self, home: Path) -> None:
-        """Raise UsageError if the name is invalid or another session's."""
-        if self.name is not None:
-            free_name(home, self.name)
-
     def model(self, number: int) -> str:
         """Return the model of try `number`, from 1; "" if all tries use the default one."""
         return self.models[(number - 1) % len(self.models)] if self.models else ""
@@ -82,7 +77,8 @@ def run_tries(
         builder = asking_builder(flags, workspace, outcome.renderer, approves=False)
         clean_up_interrupted_work()
         _require_check(builder, flags)
-        options.require_name(builder.home)
+        if options.name is not None:
+            free_name(builder.home, options.name)
         said = opening.read(builder)
         outcome.count_time()
         with ExitStack() as stack:
