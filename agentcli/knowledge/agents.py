@@ -9,9 +9,11 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError
 
 from agentcli.files.bounded_files import UnreadableText
 from agentcli.knowledge.definition_files import project_texts, user_texts
@@ -21,9 +23,15 @@ MAX_AGENT_BYTES = 64 * 1024
 MOST_AGENTS = 50
 SUFFIXES = (".md", ".toml")
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,31}")
-_KEYS = frozenset(
-    {"name", "description", "model", "tools", "prompt", "max_turns", "max_budget_usd"}
-)
+_MOST = 1_000_000
+
+
+def _names(given: object) -> object:
+    """Split text with commas between names; case does not matter."""
+    names = given.split(",") if isinstance(given, str) else given
+    if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
+        raise ValueError("it is not a list of names")
+    return tuple(name.strip().lower() for name in names if name.strip())
 
 
 @dataclass(frozen=True)
@@ -34,17 +42,18 @@ class AgentDefinition:
     left. `shown` says where the agent is defined."""
 
     name: str
-    description: str
+    description: str = ""
     prompt: str = ""
-    tools: tuple[str, ...] | None = None
+    tools: Annotated[tuple[str, ...], BeforeValidator(_names)] | None = None
     model: str = ""
-    max_turns: int = 0
-    max_budget_usd: float | None = None
+    max_turns: Annotated[int, Field(ge=0, lt=_MOST)] = 0
+    max_budget_usd: Annotated[float, Field(gt=0, lt=_MOST)] | None = None
     shown: str = "built in"
 
 
 EXPLORER = AgentDefinition("explorer", "reads only", tools=("read", "grep", "glob", "recall"))
-CODER = AgentDefinition("coder", "")
+CODER = AgentDefinition("coder")
+_KEYS = sorted({field.name for field in fields(AgentDefinition)} - {"shown"})
 
 
 @dataclass(frozen=True)
@@ -82,28 +91,23 @@ def find_agents(
 
 def _defined(shown: str, text: str) -> AgentDefinition:
     """Parse an agent's file. Raises UnreadableText if it defines no agent."""
-    values = _of_toml(text) if shown.endswith(".toml") else _of_markdown(text)
-    if unknown := sorted(set(values) - _KEYS):
-        raise UnreadableText(
-            f"sets the unknown key {unknown[0]!r}: it may set {', '.join(sorted(_KEYS))}"
-        )
-    name = str(values.get("name") or Path(shown).stem)
-    if not _NAME.fullmatch(name):
+    given = _of_toml(text) if shown.endswith(".toml") else _of_markdown(text)
+    values = {key: value for key, value in given.items() if value not in (None, "")}
+    if unknown := sorted(given.keys() - set(_KEYS)):
+        raise UnreadableText(f"sets the unknown key {unknown[0]!r}: it may set {', '.join(_KEYS)}")
+    values = {"name": Path(shown).stem, **values, "shown": shown}
+    try:
+        agent = TypeAdapter(AgentDefinition).validate_python(values)
+    except ValidationError as error:
+        fault = error.errors()[0]
+        told = fault["msg"].removeprefix("Value error, ")
+        raise UnreadableText(f"has a bad {fault['loc'][0]}: {told}") from error
+    if not _NAME.fullmatch(agent.name):
         raise UnreadableText("has a name that is not made of lowercase letters, digits, _ and -")
-    prompt = str(values.get("prompt") or "").strip()
-    if not prompt:
+    if not agent.prompt.strip():
         raise UnreadableText("has no prompt")
-    budget = _number(values, "max_budget_usd", float)
-    return AgentDefinition(
-        name=name,
-        description=" ".join(str(values.get("description") or "").split()),
-        prompt=prompt,
-        tools=_tools(values),
-        model=str(values.get("model") or ""),
-        max_turns=int(_number(values, "max_turns", int) or 0),
-        max_budget_usd=budget,
-        shown=shown,
-    )
+    description = " ".join(agent.description.split())
+    return replace(agent, prompt=agent.prompt.strip(), description=description)
 
 
 def _of_toml(text: str) -> dict[str, Any]:
@@ -116,32 +120,6 @@ def _of_toml(text: str) -> dict[str, Any]:
 def _of_markdown(text: str) -> dict[str, Any]:
     header = parse(text)
     return {**header.values, "prompt": header.body}
-
-
-def _tools(values: Mapping[str, Any]) -> tuple[str, ...] | None:
-    """Read `tools`: a list of names, or text with commas between them; case does not matter."""
-    given = values.get("tools")
-    if given is None or given == "":
-        return None
-    items = given.split(",") if isinstance(given, str) else given
-    if not isinstance(items, list | tuple) or not all(isinstance(item, str) for item in items):
-        raise UnreadableText("has tools that are not a list of names")
-    return tuple(item.strip().lower() for item in items if item.strip())
-
-
-def _number(
-    values: Mapping[str, Any], key: str, kind: type[int] | type[float]
-) -> int | float | None:
-    given = values.get(key)
-    if given is None or given == "":
-        return None
-    try:
-        number = kind(given)
-    except (TypeError, ValueError, OverflowError):
-        number = kind(0)
-    if isinstance(given, bool) or not 0 < number < 1_000_000:
-        raise UnreadableText(f"has a {key} that is not a number above 0")
-    return number
 
 
 def _check_tools(agent: AgentDefinition, tools: Collection[str]) -> None:

@@ -18,6 +18,7 @@ from agentcli.events.actions import MessageAction, RecallAction, RewindAction
 from agentcli.events.live import live, newest_first
 from agentcli.events.observations import RecallObservation
 from agentcli.events.progress import Notice
+from agentcli.files.names import first_names
 from agentcli.knowledge.instructions import (
     MAX_BYTES,
     InstructionFile,
@@ -305,8 +306,8 @@ def _with_files(skill: Skill, text: str) -> str:
     names = skill.files
     if not names:
         return text
-    more = f" and {len(names) - MOST_FILES_TOLD} more" if len(names) > MOST_FILES_TOLD else ""
-    return f"{text}\n[Beside its file: {', '.join(map(ascii_safe, names[:MOST_FILES_TOLD]))}{more}]"
+    told = first_names(list(map(ascii_safe, names)), MOST_FILES_TOLD)
+    return f"{text}\n[Beside its file: {told}]"
 
 
 def _listed(skills: Sequence[Skill]) -> Iterator[KnowledgeItem]:
