@@ -20,14 +20,14 @@ def _few(options: list[str]) -> list[str]:
     return options
 
 
-class Ask(ToolArguments):
+class Arguments(ToolArguments):
     """Ask the user what only they can decide; they choose an option or write."""
 
     question: str
     options: Annotated[list[str], AfterValidator(_few)] = []
 
 
-def run(args: Ask, ctx: ToolContext) -> ToolResult:
+def run(args: Arguments, ctx: ToolContext) -> ToolResult:
     if ctx.ask_user is None:
         return ToolResult(
             "Nobody can be asked: decide by yourself, and say at the end what you assumed."
@@ -42,7 +42,7 @@ def run(args: Ask, ctx: ToolContext) -> ToolResult:
 
 TOOL = Tool(
     "ask",
-    Ask,
+    Arguments,
     Effect.READ,
     run,
     AskUserAction,

@@ -60,57 +60,57 @@ class Arguments(ToolArguments):
         return self
 
 
-def run(arguments: Arguments, context: ToolContext) -> ToolResult:
-    shell = context.shell
-    if arguments.restart:
+def run(args: Arguments, ctx: ToolContext) -> ToolResult:
+    shell = ctx.shell
+    if args.restart:
         shell.restart()
     before = shell.cwd
     try:
-        result = _run(arguments, context)
+        result = _run(args, ctx)
     except TurnInterrupted as interrupt:
         if shell.last_result is not None:
-            context.partial = _told(arguments, shell.last_result, before, interrupt.model_message)
+            ctx.partial = _told(args, shell.last_result, before, interrupt.model_message)
         raise
     except (ValueError, KeyError) as error:
         raise ToolError(str(error.args[0])) from error
-    used = _wider(arguments, context.sandbox) or context.sandbox
+    used = _wider(args, ctx.sandbox) or ctx.sandbox
     hint = refused_by_sandbox(result.output, result.exit_code, used)
-    return _told(arguments, result, before, hint)
+    return _told(args, result, before, hint)
 
 
-def _run(arguments: Arguments, context: ToolContext) -> CommandResult:
-    shell, command = context.shell, arguments.command
-    if arguments.job is not None:
+def _run(args: Arguments, ctx: ToolContext) -> CommandResult:
+    shell, command = ctx.shell, args.command
+    if args.job is not None:
         if command.strip() not in ("status", "stop"):
             raise ToolError("with job, command must be status or stop")
-        job = arguments.job
+        job = args.job
         return shell.stop_job(job) if command.strip() == "stop" else shell.job_status(job)
-    if arguments.background:
+    if args.background:
         return shell.run_in_background(command)
-    live = context.live_output
-    if (sandbox := _wider(arguments, context.sandbox)) is not None:
-        return shell.run_wider(command, sandbox, timeout=arguments.timeout, on_output=live)
+    live = ctx.live_output
+    if (sandbox := _wider(args, ctx.sandbox)) is not None:
+        return shell.run_wider(command, sandbox, timeout=args.timeout, on_output=live)
     waiting = shell.last_result is not None and shell.last_result.waiting_for_input
-    if arguments.is_input and waiting:
-        return shell.send_input(command, timeout=arguments.timeout, on_output=live)
-    return shell.run(command, timeout=arguments.timeout, stdin=arguments.is_input, on_output=live)
+    if args.is_input and waiting:
+        return shell.send_input(command, timeout=args.timeout, on_output=live)
+    return shell.run(command, timeout=args.timeout, stdin=args.is_input, on_output=live)
 
 
-def _wider(arguments: Arguments, sandbox: Sandbox | None) -> Sandbox | None:
+def _wider(args: Arguments, sandbox: Sandbox | None) -> Sandbox | None:
     """Return the sandbox for a command that needs more access than the shell's sandbox allows."""
-    if sandbox is None or not (arguments.network or arguments.unsandboxed):
+    if sandbox is None or not (args.network or args.unsandboxed):
         return None
-    wider = sandbox.wider(network=arguments.network, unsandboxed=arguments.unsandboxed)
+    wider = sandbox.wider(network=args.network, unsandboxed=args.unsandboxed)
     return None if wider == sandbox else wider
 
 
-def _told(arguments: Arguments, result: CommandResult, before: str, ending: str) -> ToolResult:
+def _told(args: Arguments, result: CommandResult, before: str, ending: str) -> ToolResult:
     """Return the output followed by the facts that it does not show itself."""
     facts = _job_facts(result) if result.job_id else _command_facts(result, before)
     text = with_notes(result.output, "; ".join(facts), *result.notes, ending)
     rounded = replace(result, duration_s=round(result.duration_s, 3))
     metadata = CmdMetadata.model_validate(rounded, from_attributes=True)
-    return ToolResult(text, data={"command": arguments.command, "metadata": metadata})
+    return ToolResult(text, data={"command": args.command, "metadata": metadata})
 
 
 def _command_facts(result: CommandResult, before: str) -> list[str]:

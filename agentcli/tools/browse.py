@@ -15,8 +15,8 @@ class Arguments(ToolArguments):
     url: str
 
 
-def run(arguments: Arguments, context: ToolContext) -> ToolResult:
-    return perform([{"do": "goto", "value": arguments.url}], 60, context)
+def run(args: Arguments, ctx: ToolContext) -> ToolResult:
+    return perform([{"do": "goto", "value": args.url}], 60, ctx)
 
 
 def _action(url: str) -> BrowseInteractiveAction:

@@ -71,57 +71,57 @@ def checked(url: str) -> str:
     return url
 
 
-def run(arguments: Arguments, context: ToolContext) -> ToolResult:
-    return perform(arguments.wishes(), arguments.timeout, context)
+def run(args: Arguments, ctx: ToolContext) -> ToolResult:
+    return perform(args.wishes(), args.timeout, ctx)
 
 
-def perform(steps: Sequence[Mapping[str, str]], timeout: float, context: ToolContext) -> ToolResult:
+def perform(steps: Sequence[Mapping[str, str]], timeout: float, ctx: ToolContext) -> ToolResult:
     """Carry out the steps and describe the page. Raises ToolError."""
-    if context.browser is None:
+    if ctx.browser is None:
         raise ToolError("This session has no browser.", error_id="no_browser")
-    visit = context.browser.perform(steps, timeout)
+    visit = ctx.browser.perform(steps, timeout)
     return ToolResult(
-        _told(visit, context),
+        _told(visit, ctx),
         images=tuple(f"data:image/png;base64,{shot}" for shot in visit.screenshots),
         data={
             "url": visit.url,
             "status_code": visit.status,
-            "screenshot": _kept_screenshot(visit, context),
+            "screenshot": _kept_screenshot(visit, ctx),
             "error": bool(visit.error),
         },
     )
 
 
-def _told(visit: Visit, context: ToolContext) -> str:
+def _told(visit: Visit, ctx: ToolContext) -> str:
     """Return the resulting page, tagged as data, followed by notes."""
     notes = list(visit.notes)
     notes += [f"Downloaded: {file} ({file.stat().st_size:,} bytes)" for file in visit.files]
     page = "No page is open." if not visit.url else ""
     if visit.url:
-        text, cut = _shortened(visit.text, context)
+        text, cut = _shortened(visit.text, ctx)
         notes += [cut] if cut else []
         status = {"status": str(visit.status)} if visit.status is not None else {}
         page = wrap_in_tag("page", text, url=visit.url, title=visit.title[:200], **status)
     return with_notes(page, *notes, visit.error)
 
 
-def _kept_screenshot(visit: Visit, context: ToolContext) -> str | None:
+def _kept_screenshot(visit: Visit, ctx: ToolContext) -> str | None:
     """Save the last screenshot to a file for people; the model gets all of them."""
     for shot in visit.screenshots[-1:]:
         with suppress(OSError):
-            return str(context.outputs.add("screenshot-{}.png", base64.b64decode(shot)))
+            return str(ctx.outputs.add("screenshot-{}.png", base64.b64decode(shot)))
     return None
 
 
-def _shortened(text: str, context: ToolContext) -> tuple[str, str]:
+def _shortened(text: str, ctx: ToolContext) -> tuple[str, str]:
     """Return the beginning, up to the end of a line, and a note on where the rest is."""
-    most = min(MAX_SHOWN_CHARS, context.max_output_chars)
+    most = min(MAX_SHOWN_CHARS, ctx.max_output_chars)
     if len(text) <= most:
         return text, ""
     shown = text[:most].rpartition("\n")[0] or text[:most]
     more = f"{text.count(chr(10)) - shown.count(chr(10)):,} more lines"
     try:
-        file = context.outputs.add("page-{}.txt", text.encode(errors="replace"))
+        file = ctx.outputs.add("page-{}.txt", text.encode(errors="replace"))
     except OSError as error:
         return shown, f"{more} were not kept: {os_error_text(error)}"
     return shown, f"{more} are in {file}: grep or read them there"

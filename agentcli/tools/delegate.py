@@ -18,7 +18,7 @@ class Arguments(ToolArguments):
     session: str = ""
 
 
-def run(arguments: Arguments, context: ToolContext) -> ToolResult:
+def run(args: Arguments, ctx: ToolContext) -> ToolResult:
     """Refuse: where delegation is possible, `agent.execute` has children carry out the task."""
     raise ToolError("Nothing can be delegated from here: do it yourself.")
 

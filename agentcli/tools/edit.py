@@ -33,7 +33,7 @@ LineRange = tuple[int, int]
 """The first line of new text, counted from 0, and its number of lines."""
 
 
-class Edit(ToolArguments):
+class Arguments(ToolArguments):
     """Change a file: old_str, exact and found once (or replace_all), becomes new_str; or new_str
     goes after insert_line (0: top); or undo takes back your last edit of it."""
 
@@ -45,7 +45,7 @@ class Edit(ToolArguments):
     undo: bool = False
 
 
-def run(args: Edit, ctx: ToolContext) -> ToolResult:
+def run(args: Arguments, ctx: ToolContext) -> ToolResult:
     path, _ = existing(ctx.files, args.path)
     shown = ctx.files.show(path)
     file = ctx.files.read_text(path)
@@ -79,7 +79,7 @@ def save_edit(ctx: ToolContext, path: Path, file: TextFile, text: str) -> dict[s
 # --- the three ways to change a file ------------------------------------------------------------
 
 
-def _replace(args: Edit, shown: str, text: str) -> tuple[str, list[LineRange]]:
+def _replace(args: Arguments, shown: str, text: str) -> tuple[str, list[LineRange]]:
     if not args.old_str or args.new_str is None:
         raise ToolError(
             "Give old_str and new_str, insert_line and new_str, or undo. A new file is made with "
@@ -112,7 +112,7 @@ def _replace(args: Edit, shown: str, text: str) -> tuple[str, list[LineRange]]:
     return result, places
 
 
-def _insert(args: Edit, text: str) -> tuple[str, list[LineRange]]:
+def _insert(args: Arguments, text: str) -> tuple[str, list[LineRange]]:
     lines = split_lines(text)
     at = args.insert_line or 0
     if args.new_str is None or args.old_str:
@@ -125,7 +125,7 @@ def _insert(args: Edit, text: str) -> tuple[str, list[LineRange]]:
     return result, [(at, len(new))]
 
 
-def _undo(args: Edit, ctx: ToolContext, path: Path, file: TextFile) -> ToolResult:
+def _undo(args: Arguments, ctx: ToolContext, path: Path, file: TextFile) -> ToolResult:
     shown = ctx.files.show(path)
     last = ctx.files.last_edit(path)
     if args.old_str or args.new_str or args.insert_line is not None:
@@ -302,7 +302,7 @@ def _action(*, undo: bool, insert_line: int | None, **given: Any) -> FileEditAct
 
 TOOL = Tool(
     "edit",
-    Edit,
+    Arguments,
     Effect.WRITE,
     run,
     _action,

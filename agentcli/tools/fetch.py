@@ -22,13 +22,13 @@ _LONGEST_TITLE = 200
 _SUFFIX = re.compile(r"\.\w{1,8}", re.ASCII)
 
 
-class Fetch(ToolArguments):
+class Arguments(ToolArguments):
     """Fetch a web page as Markdown, or text, JSON, an image, a PDF."""
 
     url: str
 
 
-def run(args: Fetch, ctx: ToolContext) -> ToolResult:
+def run(args: Arguments, ctx: ToolContext) -> ToolResult:
     from agentcli.web.fetching import fetch
     from agentcli.web.readable import form_of
 
@@ -96,7 +96,7 @@ def _saved(page: Page, ctx: ToolContext) -> str:
 
 TOOL = Tool(
     "fetch",
-    Fetch,
+    Arguments,
     Effect.NETWORK,
     run,
     BrowseURLAction,

@@ -16,7 +16,7 @@ class Arguments(ToolArguments):
     answer: str
 
 
-def run(arguments: Arguments, context: ToolContext) -> ToolResult:
+def run(args: Arguments, ctx: ToolContext) -> ToolResult:
     return ToolResult("The task is over.")
 
 

@@ -13,22 +13,21 @@ from agentcli.errors import ToolError
 from agentcli.events.actions import GlobAction
 from agentcli.events.observations import SearchObservation
 from agentcli.files.names import in_outputs, parse_path
-from agentcli.files.walking import Glob as Wildcards
-from agentcli.files.walking import WalkedEntry, existing, walk
+from agentcli.files.walking import Glob, WalkedEntry, existing, walk
 from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolResult
 
 MAX_RESULTS = 200
 MAX_SECONDS = 30
 
 
-class Glob(ToolArguments):
+class Arguments(ToolArguments):
     """Find files (*.py: at any depth; src/**/*.{ts,js}), newest first."""
 
     pattern: str
     path: str = "."
 
 
-def run(args: Glob, ctx: ToolContext) -> ToolResult:
+def run(args: Arguments, ctx: ToolContext) -> ToolResult:
     fixed, pattern = _split(args.pattern)
     top, info = existing(ctx.files, args.path)
     if not stat.S_ISDIR(info.st_mode):
@@ -66,7 +65,7 @@ def _split(pattern: str) -> tuple[str, str]:
 def _search(
     top: Path, pattern: str, hidden: frozenset[str]
 ) -> tuple[list[WalkedEntry], list[WalkedEntry], str]:
-    wildcards = Wildcards(pattern)
+    wildcards = Glob(pattern)
     files: list[WalkedEntry] = []
     folders: list[WalkedEntry] = []
     deadline = time.monotonic() + MAX_SECONDS
@@ -89,7 +88,7 @@ def _age_and_name(top: Path, found: WalkedEntry) -> tuple[float, list[int]]:
 
 TOOL = Tool(
     "glob",
-    Glob,
+    Arguments,
     Effect.READ,
     run,
     GlobAction,

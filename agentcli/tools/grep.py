@@ -46,7 +46,7 @@ _POSIX_CLASSES = {
 }
 
 
-class Grep(ToolArguments):
+class Arguments(ToolArguments):
     """Search files by regex, skipping ignored ones. glob: *.py, src/**"""
 
     pattern: str
@@ -82,7 +82,7 @@ class _Hits:
             self.cut = f"stopped at {MAX_COLLECTED} matches"
 
 
-def run(args: Grep, ctx: ToolContext) -> ToolResult:
+def run(args: Arguments, ctx: ToolContext) -> ToolResult:
     if not args.pattern or re.search("[\0\ud800-\udfff]", args.pattern):
         raise ToolError(
             "pattern is empty or has characters that no text has.", error_id="bad_pattern"
@@ -100,7 +100,7 @@ def run(args: Grep, ctx: ToolContext) -> ToolResult:
     return _report(args, ctx, path, _search(wanted, path, ctx.files))
 
 
-def _search(args: Grep, path: Path, files: FileTracker) -> _Hits:
+def _search(args: Arguments, path: Path, files: FileTracker) -> _Hits:
     place = files.require_readable(path)
     search = _Search(args, path, place, files, time.monotonic() + MAX_SECONDS)
     program = find_program("rg")
@@ -122,7 +122,7 @@ class _Search:
     """`path` is what the model named, `place` is where that leads and may be read. Both methods
     raise TimeoutError after `deadline`; `hits` has what was found until then."""
 
-    args: Grep
+    args: Arguments
     path: Path
     place: Path
     files: FileTracker
@@ -264,7 +264,7 @@ def _is_text(file: BinaryIO) -> bool:
     return decode(data) is not None
 
 
-def _compile(args: Grep) -> tuple[str, int]:
+def _compile(args: Arguments) -> tuple[str, int]:
     pattern = args.pattern
     for name, characters in _POSIX_CLASSES.items():
         pattern = pattern.replace(name, characters)
@@ -297,7 +297,7 @@ def _around(matching: set[int], context: int, total: int) -> list[int]:
 # --- the answer ---------------------------------------------------------------------------------
 
 
-def _report(args: Grep, ctx: ToolContext, path: Path, hits: _Hits) -> ToolResult:
+def _report(args: Arguments, ctx: ToolContext, path: Path, hits: _Hits) -> ToolResult:
     limit = max(args.max_results, 1)
     notes = [hits.cut] if hits.cut else []
     if hits.skipped:
@@ -360,14 +360,14 @@ def _line(line: _Line) -> str:
 
 def _action(pattern: str, path: str, **options: Any) -> SearchAction:
     """Return the action, recording only options that differ from their defaults."""
-    fields = Grep.model_fields
+    fields = Arguments.model_fields
     options = {name: value for name, value in options.items() if value != fields[name].default}
     return SearchAction(pattern=pattern, path=path, options=options)
 
 
 TOOL = Tool(
     "grep",
-    Grep,
+    Arguments,
     Effect.READ,
     run,
     _action,

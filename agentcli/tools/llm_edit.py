@@ -35,7 +35,7 @@ on a line of its own, and nothing else.
 </sketch>"""
 
 
-class LLMEdit(ToolArguments):
+class Arguments(ToolArguments):
     """Change lines start to end of a long file: content is how they are to be, with
     `# ... existing code ...` for what stays; a model merges it. For many changes in one place."""
 
@@ -45,7 +45,7 @@ class LLMEdit(ToolArguments):
     content: str
 
 
-def run(args: LLMEdit, ctx: ToolContext) -> ToolResult:
+def run(args: Arguments, ctx: ToolContext) -> ToolResult:
     if ctx.ask_editor is None:
         raise ToolError("No model merges edits here; use edit.")
     path, _ = existing(ctx.files, args.path)
@@ -72,7 +72,7 @@ def run(args: LLMEdit, ctx: ToolContext) -> ToolResult:
     return ToolResult("\n".join(answer), data=data)
 
 
-def _check_range(args: LLMEdit, total: int) -> None:
+def _check_range(args: Arguments, total: int) -> None:
     if not 1 <= args.start <= args.end <= total:
         told = f"start and end are lines of the file, which has {total}; end is the last to change."
         raise ToolError(told, error_id="bad_range")
@@ -80,7 +80,7 @@ def _check_range(args: LLMEdit, total: int) -> None:
         raise ToolError(f"Take at most {_MOST_LINES} lines.", error_id="bad_range")
 
 
-def _merged(args: LLMEdit, shown: str, part: str, ask: Any) -> str:
+def _merged(args: Arguments, shown: str, part: str, ask: Any) -> str:
     """Return the lines merged by the model. Raises ToolError when they don't follow the sketch."""
     prompt = _PROMPT.format(
         start=args.start, end=args.end, path=shown, lines=part, sketch=args.content
@@ -119,7 +119,7 @@ def _shortened(change: str) -> str:
 
 TOOL = Tool(
     "llm_edit",
-    LLMEdit,
+    Arguments,
     Effect.WRITE,
     run,
     lambda **given: FileEditAction(command="llm_edit", **given),

@@ -10,7 +10,7 @@ from agentcli.events.observations import MemoryObservation
 from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolResult
 
 
-class Memory(ToolArguments):
+class Arguments(ToolArguments):
     """Short notes for later sessions, not on this task: facts on the project (memory), or what the
     user wants known in all (user: they are asked). old: a unique part of the note to change."""
 
@@ -20,7 +20,7 @@ class Memory(ToolArguments):
     old: str = ""
 
 
-def run(args: Memory, ctx: ToolContext) -> ToolResult:
+def run(args: Arguments, ctx: ToolContext) -> ToolResult:
     notes = ctx.notes
     if notes is None:
         raise ToolError("Notes are switched off.", error_id="notes_off")
@@ -44,4 +44,6 @@ def _action(text: str, old: str, **given: Any) -> MemoryAction:
 
 
 # A write, because a note influences later sessions.
-TOOL = Tool("memory", Memory, Effect.WRITE, run, _action, MemoryObservation, switch="agent.notes")
+TOOL = Tool(
+    "memory", Arguments, Effect.WRITE, run, _action, MemoryObservation, switch="agent.notes"
+)

@@ -26,19 +26,17 @@ class Arguments(ToolArguments):
     timeout: Seconds = 120
 
 
-def run(arguments: Arguments, context: ToolContext) -> ToolResult:
-    python = context.python
+def run(args: Arguments, ctx: ToolContext) -> ToolResult:
+    python = ctx.python
     try:
-        result = python.run(
-            arguments.code, timeout=arguments.timeout, on_output=context.live_output
-        )
+        result = python.run(args.code, timeout=args.timeout, on_output=ctx.live_output)
     except TurnInterrupted as interrupt:
         if python.last_result is not None:
-            context.partial = _told(arguments.code, python.last_result, interrupt.model_message)
+            ctx.partial = _told(args.code, python.last_result, interrupt.model_message)
         raise
     failed = int(result.error and not result.timed_out)
-    hint = refused_by_sandbox(result.output, failed, context.sandbox, from_python=True)
-    return _told(arguments.code, result, hint)
+    hint = refused_by_sandbox(result.output, failed, ctx.sandbox, from_python=True)
+    return _told(args.code, result, hint)
 
 
 def _told(code: str, result: CellResult, ending: str) -> ToolResult:

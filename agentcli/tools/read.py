@@ -38,7 +38,7 @@ _IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp", ".tif", ".t
 _TERMINAL_SEQUENCE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
 
 
-class Read(ToolArguments):
+class Arguments(ToolArguments):
     """Read a file (text with line numbers, image, PDF, notebook) or list a folder."""
 
     path: str
@@ -46,7 +46,7 @@ class Read(ToolArguments):
     end: int | None = None
 
 
-def run(args: Read, ctx: ToolContext) -> ToolResult:
+def run(args: Arguments, ctx: ToolContext) -> ToolResult:
     if args.start < 1 or (args.end is not None and args.end < args.start):
         raise ToolError(
             "start and end are line numbers from 1, end not before start.", error_id="bad_range"
@@ -66,7 +66,7 @@ def run(args: Read, ctx: ToolContext) -> ToolResult:
     return result
 
 
-def _content(args: Read, path: Path, shown: str, data: bytes) -> ToolResult:
+def _content(args: Arguments, path: Path, shown: str, data: bytes) -> ToolResult:
     facts = {"path": shown, "digest": digest(data)}
     if kind := kind_of(data):
         return _image(kind, shown, data, facts)
@@ -108,7 +108,9 @@ def numbered(lines: Iterable[str], first: int) -> Iterator[str]:
     return (f"{number}\t{line}" for number, line in enumerate(lines, first))
 
 
-def _lines(args: Read, lines: list[str], notes: list[str], facts: dict[str, Any]) -> ToolResult:
+def _lines(
+    args: Arguments, lines: list[str], notes: list[str], facts: dict[str, Any]
+) -> ToolResult:
     total = len(lines)
     if not lines:
         return ToolResult("[empty file]", data={**facts, "lines_total": 0})
@@ -142,7 +144,7 @@ def _fitting(lines: Iterable[str]) -> tuple[list[str], bool]:
     return output, room >= 0
 
 
-def _part_of_large(args: Read, files: FileTracker, path: Path) -> ToolResult:
+def _part_of_large(args: Arguments, files: FileTracker, path: Path) -> ToolResult:
     """Return lines of a text too large to be read as a whole, and so too large to edit."""
     shown = files.show(path)
     with files.opened(path) as file:
@@ -287,7 +289,7 @@ def _entry(entry: Entry) -> str:
 
 TOOL = Tool(
     "read",
-    Read,
+    Arguments,
     Effect.READ,
     run,
     FileReadAction,

@@ -42,20 +42,20 @@ class Arguments(ToolArguments):
     compact: str | None = None
 
 
-def run(arguments: Arguments, context: ToolContext) -> ToolResult:
-    event, recalled = arguments.event, {"recall_type": "event"}
+def run(args: Arguments, ctx: ToolContext) -> ToolResult:
+    event, recalled = args.event, {"recall_type": "event"}
     if event is not None:
-        return ToolResult(_stretch(event, _full_text(event, context), arguments), data=recalled)
-    if arguments.query:
-        return ToolResult(_hits(arguments.query, context), data=recalled)
-    if arguments.compact is not None:
+        return ToolResult(_stretch(event, _full_text(event, ctx), args), data=recalled)
+    if args.query:
+        return ToolResult(_hits(args.query, ctx), data=recalled)
+    if args.compact is not None:
         return ToolResult("Older work is summed up before your next step.")
     raise ToolError("recall needs an event, a query or compact")
 
 
-def _full_text(event_id: int, context: ToolContext) -> str:
+def _full_text(event_id: int, ctx: ToolContext) -> str:
     """Return an event's text, or a call with its result. Raises ToolError if there is none."""
-    past = context.past
+    past = ctx.past
     if not 0 <= event_id < len(past):
         raise ToolError(f"There is no event {event_id}: the session has 0 to {len(past) - 1}.")
     event = past[event_id]
@@ -92,9 +92,9 @@ def _text(event: Event) -> str:
     return event.content if isinstance(event, Observation) else ""
 
 
-def _stretch(event_id: int, text: str, arguments: Arguments) -> str:
+def _stretch(event_id: int, text: str, args: Arguments) -> str:
     """Return `text` from the requested character to the end of a line, and what is left."""
-    start = max(arguments.start or 0, 0)
+    start = max(args.start or 0, 0)
     if start and start >= len(text):
         raise ToolError(f"Event {event_id} has {len(text):,} characters.")
     end = start + _MOST_CHARS
@@ -107,13 +107,13 @@ def _stretch(event_id: int, text: str, arguments: Arguments) -> str:
     )
 
 
-def _hits(query: str, context: ToolContext) -> str:
+def _hits(query: str, ctx: ToolContext) -> str:
     """Return one line for each of the newest events that contain all words of `query`."""
     words = query.casefold().split()
     if not words:
         raise ToolError("The query has no words.")
     lines: list[str] = []
-    for event in newest_first(context.past):
+    for event in newest_first(ctx.past):
         text = _text(event)
         folded = text.casefold()
         if _says_again(event) or not all(word in folded for word in words):

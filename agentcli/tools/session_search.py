@@ -8,13 +8,13 @@ from agentcli.events.observations import RecallObservation
 from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolResult
 
 
-class SessionSearch(ToolArguments):
+class Arguments(ToolArguments):
     """Search earlier sessions for words (all must occur), "phrases", beginnings*."""
 
     query: str
 
 
-def run(args: SessionSearch, ctx: ToolContext) -> ToolResult:
+def run(args: Arguments, ctx: ToolContext) -> ToolResult:
     if ctx.search_sessions is None:
         raise ToolError("Earlier sessions can't be searched.", error_id="search_off")
     try:
@@ -25,7 +25,7 @@ def run(args: SessionSearch, ctx: ToolContext) -> ToolResult:
 
 TOOL = Tool(
     name="session_search",
-    arguments=SessionSearch,
+    arguments=Arguments,
     effect=Effect.READ,
     switch="knowledge.session_search",
     run=run,

@@ -13,7 +13,7 @@ class Arguments(ToolArguments):
     thought: str
 
 
-def run(arguments: Arguments, context: ToolContext) -> ToolResult:
+def run(args: Arguments, ctx: ToolContext) -> ToolResult:
     return ToolResult("Noted.")
 
 

@@ -26,11 +26,11 @@ class Arguments(ToolArguments):
     tasks: list[Task]
 
 
-def run(arguments: Arguments, context: ToolContext) -> ToolResult:
-    open_tasks = [task for task in arguments.tasks if task.status in ("todo", "in_progress")]
-    count = len(arguments.tasks)
+def run(args: Arguments, ctx: ToolContext) -> ToolResult:
+    open_tasks = [task for task in args.tasks if task.status in ("todo", "in_progress")]
+    count = len(args.tasks)
     told = f"{count} task{'s' * (count != 1)}, {len(open_tasks)} open"
-    return ToolResult(told, data=_plan(arguments.tasks))
+    return ToolResult(told, data=_plan(args.tasks))
 
 
 def _plan(tasks: Sequence[Task]) -> dict[str, Any]:

@@ -21,14 +21,14 @@ _MAX_COMPARED_LINES = 20_000
 _MAX_CHECKED_CHARACTERS = 1_000_000
 
 
-class Write(ToolArguments):
+class Arguments(ToolArguments):
     """Create a file (and its folders) or replace one that you have read."""
 
     path: str
     content: str
 
 
-def run(args: Write, ctx: ToolContext) -> ToolResult:
+def run(args: Arguments, ctx: ToolContext) -> ToolResult:
     path = ctx.files.locate(args.path)
     shown = ctx.files.show(path)
     ctx.files.require_readable(path)
@@ -157,7 +157,7 @@ def _syntax_error(shown: str, text: str) -> str | None:
 
 TOOL = Tool(
     "write",
-    Write,
+    Arguments,
     Effect.WRITE,
     run,
     FileWriteAction,
