@@ -46,10 +46,10 @@ LAZY_IMPORTS = {
     ("app/tool_servers.py", "agentcli.mcp.tools"): _SERVERS,
     ("app/tool_context.py", "agentcli.app.browser"): "only where browsing is on",
     (
-        "app/configuration/trust.py",
+        "app/configuration/config.py",
         "agentcli.security.policy.rules",
     ): "35 ms; for rules of an untrusted project",
-    ("app/configuration/trust.py", "agentcli.tools.collection"): "10 ms; for the same",
+    ("app/configuration/config.py", "agentcli.tools.collection"): "10 ms; for the same",
     ("checkpoints/checkpointer.py", "agentcli.checkpoints.snapshots"): "after the first reply",
     ("cli/completion/tree.py", "agentcli.cli.completion.make_tree"): "all commands: 1 s, once",
     ("cli/completion/words.py", "agentcli.app.configuration.keys"): "for models only",

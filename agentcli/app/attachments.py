@@ -8,6 +8,8 @@ from pathlib import Path
 from agentcli.errors import UsageError
 from agentcli.files.images import ImageFault, file_url
 from agentcli.files.names import display_path
+from agentcli.files.scaling import fit_message_images
+from agentcli.llm.image_limits import image_limits
 
 
 def attached(images: Sequence[Path]) -> tuple[str, ...]:
@@ -21,3 +23,13 @@ def attached(images: Sequence[Path]) -> tuple[str, ...]:
         except OSError as error:
             raise UsageError(f"{display_path(path)} can't be read: {error.strerror}") from error
     return tuple(urls)
+
+
+def with_images(text: str, urls: Sequence[str], model: str) -> tuple[str, tuple[str, ...]]:
+    """Return a message with its images as large as `model` can see them, and a note on how they
+    were scaled. Raises UsageError."""
+    try:
+        return fit_message_images(text, urls, image_limits(model))
+    except ImageFault as fault:
+        hint = "make it smaller, or tell the model where it is: it can read files"
+        raise UsageError(str(fault), hint=hint) from fault

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from agentcli.agent.agent import Agent
 from agentcli.app import git_watch, knowledge, named_paths
+from agentcli.app.attachments import with_images
 from agentcli.app.checks.requirement_spec import RequirementSpec
 from agentcli.app.policy.session_policy import SessionPolicy
 from agentcli.app.tool_context import remove_scratch
@@ -16,11 +17,8 @@ from agentcli.errors import SessionError, UsageError
 from agentcli.events import Source
 from agentcli.events.actions import MessageAction
 from agentcli.events.progress import Notice
-from agentcli.files.images import ImageFault
-from agentcli.files.scaling import fit_message_images
 from agentcli.hooks.session_hooks import SessionHooks
 from agentcli.knowledge.knowledge import Knowledge
-from agentcli.llm.image_limits import image_limits
 from agentcli.sandbox.named_paths import paths_named
 from agentcli.sessions.session import Session
 from agentcli.shell.jobs import Job
@@ -145,16 +143,6 @@ class OpenSession:
         except BaseException:
             self.close("failed")
             raise
-
-
-def with_images(text: str, urls: Sequence[str], model: str) -> tuple[str, tuple[str, ...]]:
-    """Return a message with its images as large as `model` can see them, and a note on how they
-    were scaled. Raises UsageError."""
-    try:
-        return fit_message_images(text, urls, image_limits(model))
-    except ImageFault as fault:
-        hint = "make it smaller, or tell the model where it is: it can read files"
-        raise UsageError(str(fault), hint=hint) from fault
 
 
 def close_session(session: Session, *, fresh: bool) -> None:

@@ -6,16 +6,15 @@ the workspace is kept too, so that going back can itself be undone.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain, islice
-from pathlib import Path
 
 from agentcli.checkpoints.checkpointer import checkpoints_of
 from agentcli.checkpoints.snapshots import Change, Checkpoints, Restored
 from agentcli.errors import SessionError, UsageError
-from agentcli.events import Event, Source
+from agentcli.events import Source
 from agentcli.events.actions import MessageAction, RewindAction
 from agentcli.events.live import newest
 from agentcli.events.observations import CheckpointObservation, RestoreStartedObservation
@@ -29,9 +28,8 @@ from agentcli.sessions.history import (
     step_snapshots,
     steps_with_trees,
 )
-from agentcli.sessions.library import store_of
 from agentcli.sessions.recovery import partial_restore_message
-from agentcli.sessions.session import Session, read_session
+from agentcli.sessions.session import Session
 
 _LONGEST_NAME = 200
 _MOST_NAMED = 20
@@ -192,38 +190,6 @@ def _require_workspace(session: Session, kept: Checkpoints) -> None:
             f"session {session.id} worked in {session.state.workspace}, which is no longer there",
             hint=f"to restore its files elsewhere: agent fork {session.id} --dir DIR",
         )
-
-
-def newest_changes(folder: Path, step: int | None) -> tuple[Checkpoints, tuple[str, str] | None]:
-    """Return the snapshots before and after everything that the session in `folder` did to files
-    or, with `step`, before and after the `step`-th last of its steps that changed some; None
-    without any.
-
-    What a process at work in it has done since its last checkpoint is not included.
-    """
-    record = read_session(folder)
-    kept = checkpoints_of(folder, record.state.workspace)
-    steps = steps_with_trees(record.events)
-    now = files_now(folder, kept, record.events)
-    pairs = [(s.before, s.after or now or s.before) for s in steps]
-    if step is None:
-        return kept, (pairs[0][0], pairs[-1][1]) if pairs else None
-    changing = (pair for pair in reversed(pairs) if kept.changes(*pair))
-    return kept, next(islice(changing, step - 1, None), None)
-
-
-def files_now(folder: Path, kept: Checkpoints, events: Sequence[Event]) -> str | None:
-    """Take a snapshot of the workspace if there is none after the newest step. Return None if
-    somebody else is at work in the session, or if no snapshot is needed."""
-    steps = steps_with_trees(events)
-    if not steps or steps[-1].after is not None:
-        return None
-    try:
-        lock = store_of(folder).lock()
-    except (UsageError, SessionError):
-        return None
-    with lock:
-        return kept.take().tree
 
 
 def _others_work(

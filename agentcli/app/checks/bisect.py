@@ -10,11 +10,11 @@ from math import ceil, log2
 from pathlib import Path
 
 from agentcli.app.agent_builder import AgentBuilder
+from agentcli.app.changes import files_now
 from agentcli.app.checks.check import CheckResult
 from agentcli.app.checks.copy_check import CopyCheck
 from agentcli.app.checks.kept_checks import KeptChecks
 from agentcli.app.checks.requirement_spec import require_command
-from agentcli.app.undo import files_now
 from agentcli.checkpoints.checkpointer import checkpoints_of
 from agentcli.checkpoints.snapshots import Checkpoints
 from agentcli.errors import SessionError, UsageError

@@ -60,15 +60,13 @@ def load_settings(
     *,
     trusted: bytes | None = None,
     servers: bytes = b"",
-    rule_fault: Callable[[str], str] = lambda rule: "",
     on_fault: Callable[[ConfigError], None] | None = None,
 ) -> LoadedSettings:
     """Merge all layers; `flags` maps dotted keys to values. If the folder is trusted, `trusted` is
     the content of the project's file and `servers` that of its .mcp.json. Otherwise the project's
-    file is read here, may only tighten settings, and faults in it are left out; `rule_fault` says
-    what is wrong with a rule. Other faults (a file that can't be read, an unknown key, a wrong
-    value) are left out and passed to `on_fault`; without that, the first one is raised as
-    ConfigError, naming the layer and the key."""
+    file is read here, may only tighten settings, and faults in it are left out. Other faults (a
+    file that can't be read, an unknown key, a wrong value) are left out and passed to `on_fault`;
+    without that, the first one is raised as ConfigError, naming the layer and the key."""
     user, project = user_file(environ), workspace / PROJECT_FILE
     notices: list[str] = []
 
@@ -81,13 +79,13 @@ def load_settings(
         else:
             on_fault(error)
 
-    layers = _Layers()
-    layers.add(_sound(lambda: read_layer(user), str(user), tell), str(user))
+    layers = _Layers(tell)
+    layers.read(lambda: read_layer(user), str(user))
     if trusted is None:
-        values = _sound(lambda: read_layer(project, of_project=True), str(project), tell)
-        values, left_out = _tightening(values, str(project), layers.values, rule_fault)
+        values = layers.sound(lambda: read_layer(project, of_project=True), str(project))
+        values, left_out = _tightening(values, str(project), layers.values)
     else:
-        values = _sound(lambda: _parsed(trusted, str(project)), str(project), tell)
+        values = layers.sound(lambda: _parsed(trusted, str(project)), str(project))
         left_out = list(_contained_hooks(values, str(project)))
         values = _add_servers(layers, values, servers, workspace, notices)
         if values.pop(STORE, None) is not None:
@@ -95,10 +93,10 @@ def load_settings(
     notices += left_out
     layers.add(values, str(project))
     shell = {key: environ[v] for v, key in ENVIRONMENT_KEYS.items() if environ.get(v)}
-    layers.add(shell, _SHELL)
-    layers.add(_sound(lambda: dict(flags or {}), "flags", tell), "flags")
-    layers.add(_sound(lambda: read_layer(MANAGED_FILE), str(MANAGED_FILE), tell), str(MANAGED_FILE))
-    settings = _validate(layers, tell)
+    layers.add(shell, "environment")
+    layers.read(lambda: dict(flags or {}), "flags")
+    layers.read(lambda: read_layer(MANAGED_FILE), str(MANAGED_FILE))
+    settings = layers.settings()
     hooks = frozenset() if trusted is None else frozenset(_hook_commands(values))
     return LoadedSettings(settings, layers.origins, notices, hooks)
 
@@ -121,25 +119,8 @@ def _add_servers(
     return permitted(values, own, str(workspace / PROJECT_FILE), notices)
 
 
-def _sound(
-    read: Callable[[], dict[str, Any]], origin: str, tell: Callable[[str, ConfigError], None]
-) -> dict[str, Any]:
-    """Return the settings that `read` returns, without unknown keys; `tell` gets each fault."""
-    found: dict[str, Any] = {}
-    try:
-        for key, value in read().items():
-            try:
-                _check_known(key, origin)
-                found[key] = value
-            except ConfigError as error:
-                tell(origin, error)
-    except ConfigError as error:
-        tell(origin, error)
-    return found
-
-
 def _tightening(
-    values: dict[str, Any], origin: str, lower: Mapping[str, Any], rule_fault: Callable[[str], str]
+    values: dict[str, Any], origin: str, lower: Mapping[str, Any]
 ) -> tuple[dict[str, Any], list[str]]:
     """Return the `values` that an untrusted project may set, and lines for the user on the rest."""
     ignored = list(beyond_tightening(values, lower))
@@ -149,13 +130,25 @@ def _tightening(
         what = f"so its {', '.join(ignored)} {'take' if len(ignored) > 1 else 'takes'} no effect"
         notices.append(f"{origin} is not trusted, {what}; see agent trust")
     for key in _RULES:
-        faults = {rule: rule_fault(rule) for rule in values.get(key, ())}
+        faults = {rule: _rule_fault(rule) for rule in values.get(key, ())}
         if any(faults.values()):
             values[key] = [rule for rule, fault in faults.items() if not fault]
             first = next(filter(None, faults.values()))
             count = len(faults) - len(values[key])
             notices.append(f"{origin}: {key}: {first}; {count} left out")
     return values, notices
+
+
+def _rule_fault(text: str) -> str:
+    """Return what is wrong with a project's rule; "" if nothing is."""
+    from agentcli.security.policy.rules import check_rule, parse_rule
+    from agentcli.tools.collection import rule_patterns
+
+    try:
+        check_rule(parse_rule(text, "deny", "its rule"), rule_patterns())
+    except ConfigError as error:
+        return error.message
+    return ""
 
 
 def _contained_hooks(values: dict[str, Any], origin: str) -> Iterator[str]:
@@ -183,13 +176,14 @@ def check_setting(text: str, key: str, value: Any, origin: str) -> None:
     """Raise ConfigError if `key` is no setting, `value` is not valid for it, or the two conflict
     with what else the TOML `text` sets. Other mistakes in `text` are left to whoever loads it, and
     so is a value missing beside `key`, which may be set next."""
-    layers = _Layers()
-    layers.add(_sound(lambda: _parsed(text.encode(), origin), origin, _overlook), origin)
+    layers = _Layers(_overlook)
+    layers.read(lambda: _parsed(text.encode(), origin), origin)
     layers.values.pop(key, None)
-    _validate(layers, _overlook)
+    layers.settings()
     _check_known(key, origin)
     layers.add({key: value}, origin)
-    _validate(layers, _refuse)
+    layers.tell = _refuse
+    layers.settings()
 
 
 def _overlook(origin: str, error: ConfigError) -> None:
@@ -241,18 +235,37 @@ _KEYED_SECTIONS: dict[str, type[BaseModel]] = {
     "mcp_servers": ServerSettings,
 }
 _FREE_TABLES = ("headers", "extra_body", "env")
-_SHELL = "environment"
 _RULES = ("security.deny", "security.ask")
 _GROWING = frozenset({*_RULES, *(f"hooks.{name}" for name in HooksSettings.model_fields)})
 """Lists that each layer adds to, so that none can take away what another forbids or watches."""
 
 
 class _Layers:
-    """The merged values so far, by dotted key, and where each was set."""
+    """The merged values so far, by dotted key, and where each was set. `tell` gets each fault in
+    them, with its origin."""
 
-    def __init__(self) -> None:
+    def __init__(self, tell: Callable[[str, ConfigError], None]) -> None:
         self.values: dict[str, Any] = {}
         self.origins: dict[str, str] = {}
+        self.tell = tell
+
+    def read(self, read: Callable[[], dict[str, Any]], origin: str) -> None:
+        """Add the settings that `read` returns, as far as they are sound."""
+        self.add(self.sound(read, origin), origin)
+
+    def sound(self, read: Callable[[], dict[str, Any]], origin: str) -> dict[str, Any]:
+        """Return the settings that `read` returns, without unknown keys."""
+        found: dict[str, Any] = {}
+        try:
+            for key, value in read().items():
+                try:
+                    _check_known(key, origin)
+                    found[key] = value
+                except ConfigError as error:
+                    self.tell(origin, error)
+        except ConfigError as error:
+            self.tell(origin, error)
+        return found
 
     def add(self, layer: Mapping[str, Any], origin: str) -> None:
         for key, value in layer.items():
@@ -264,6 +277,37 @@ class _Layers:
             else:
                 self.values[key] = value
                 self.origins[key] = origin
+
+    def settings(self) -> Settings:
+        """Return the settings that the values make. Wrong ones are told and removed."""
+        while True:
+            try:
+                settings = Settings.model_validate(_nested(self.values))
+            except ValidationError as error:
+                keys, fault = self._first_fault(error)
+            else:
+                wrong = next(_beyond_types(settings), None)
+                if wrong is None:
+                    return settings
+                about, told, hint = wrong
+                keys = [key for key in about if key in self.values]
+                fault = ConfigError(f"{self.origins[keys[0]]}: {told}", hint=hint)
+            self.tell(self.origins[keys[0]], fault)
+            for key in keys:
+                del self.values[key], self.origins[key]
+
+    def _first_fault(self, error: ValidationError) -> tuple[list[str], ConfigError]:
+        """Return the first keys with a fault, and the fault; wrong values come before missing
+        ones."""
+        wrong_values = [fault for fault in error.errors() if fault["type"] != "missing"]
+        faults = {dotted_key(fault): fault for fault in wrong_values or error.errors()}
+        keys = _keys_of(next(iter(faults)), self.values)
+        # If a value has several valid types, the last fault is the one about bounds.
+        *_, place = (place for place in faults if _keys_of(place, self.values) == keys)
+        fault = faults[place]
+        beside = fault["type"] == "missing" and not place.startswith(f"{keys[0]}.")
+        kind = _Missing if beside else ConfigError
+        return keys, kind(f"{self.origins[keys[0]]}: {describe_error(fault, keys[0])}")
 
 
 def read_layer(path: Path, *, of_project: bool = False) -> dict[str, Any]:
@@ -387,36 +431,6 @@ def _at_least_as_strict(value: Any, current: Any, order: Sequence[str]) -> bool:
 
 def _defaults() -> dict[str, Any]:
     return dict(flatten(Settings()))
-
-
-def _validate(layers: _Layers, tell: Callable[[str, ConfigError], None]) -> Settings:
-    """Return the settings of `layers`; wrong values are removed from them and passed to `tell`."""
-    while True:
-        try:
-            settings = Settings.model_validate(_nested(layers.values))
-        except ValidationError as error:
-            # Report wrong values before values that are missing.
-            wrong_values = [fault for fault in error.errors() if fault["type"] != "missing"]
-            faults = {dotted_key(fault): fault for fault in wrong_values or error.errors()}
-            keys = _keys_of(next(iter(faults)), layers.values)
-            origin = layers.origins[keys[0]]
-            # If a value has several valid types, the last fault is the one about bounds.
-            fault = [faults[place] for place in faults if _keys_of(place, layers.values) == keys][
-                -1
-            ]
-            beside = fault["type"] == "missing" and not dotted_key(fault).startswith(f"{keys[0]}.")
-            kind = _Missing if beside else ConfigError
-            tell(origin, kind(f"{origin}: {describe_error(fault, keys[0])}"))
-        else:
-            wrong = next(_beyond_types(settings), None)
-            if wrong is None:
-                return settings
-            about, told, hint = wrong
-            keys = [key for key in about if key in layers.values]
-            origin = layers.origins[keys[0]]
-            tell(origin, ConfigError(f"{origin}: {told}", hint=hint))
-        for key in keys:
-            del layers.values[key], layers.origins[key]
 
 
 def _beyond_types(settings: Settings) -> Iterator[tuple[Sequence[str], str, str]]:

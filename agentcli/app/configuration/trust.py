@@ -69,7 +69,7 @@ def load_with_trust(
             store.never_ask(workspace)
             state = replace(state, never=True)
     if not trusted:
-        loaded = load_settings(environ, workspace, flags, rule_fault=_rule_fault, on_fault=on_fault)
+        loaded = load_settings(environ, workspace, flags, on_fault=on_fault)
         notices = () if state.never else _notices(found, state, loaded.notices)
         return Loaded(replace(loaded, notices=notices), NO_PROJECT_HOOKS)
     loaded = load_settings(
@@ -115,18 +115,6 @@ def _wants_trust(found: Fingerprint) -> bool:
     except ConfigError:
         # Settings that can't be read take no effect, so there is nothing to ask about.
         return False
-
-
-def _rule_fault(text: str) -> str:
-    """Return what is wrong with a project's rule; "" if nothing is."""
-    from agentcli.security.policy.rules import check_rule, parse_rule
-    from agentcli.tools.collection import rule_patterns
-
-    try:
-        check_rule(parse_rule(text, "deny", "its rule"), rule_patterns())
-    except ConfigError as error:
-        return error.message
-    return ""
 
 
 def settings_of(found: Fingerprint) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from agentcli.agent.approval_denied import NEEDS_APPROVAL
 from agentcli.agent.replies import last_answer
 from agentcli.agent.run_limits import MAX_TURNS
-from agentcli.app.changed_files import files_changed
+from agentcli.app.changes import files_changed
 from agentcli.events import Event
 from agentcli.events.actions import MessageAction
 from agentcli.events.live import newest, newest_first

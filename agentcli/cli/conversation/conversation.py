@@ -11,9 +11,9 @@ from pathlib import Path
 from agentcli.agent.ending import Ending, TurnResult
 from agentcli.api.session import Session as DrivenSession
 from agentcli.app.agent_builder import AgentBuilder, Prepared
-from agentcli.app.attachments import attached
+from agentcli.app.attachments import attached, with_images
 from agentcli.app.configuration.config import require_unmanaged
-from agentcli.app.open_session import OpenSession, with_images
+from agentcli.app.open_session import OpenSession
 from agentcli.app.own_commands import OwnCommands
 from agentcli.cli.conversation.control import ContinueWork, ConversationControl, Quit
 from agentcli.cli.conversation.mailbox import SessionMailbox

@@ -2,34 +2,33 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
-from agentcli.app.attachments import attached
-from agentcli.app.open_session import with_images
+from agentcli.app.attachments import attached, with_images
 from agentcli.cli.conversation.mentions import with_mentioned
 from agentcli.sessions import inbox
 from agentcli.sessions.session import Session
 from agentcli.ui.prompt.control import Submission
 
 
+@dataclass(frozen=True)
 class SessionMailbox:
     """The messages that wait for a session."""
 
-    def __init__(self, session: Session, home: Path) -> None:
-        self._session = session
-        self._folder = session.folder
-        self._home = home
+    session: Session
+    home: Path
 
     def put(self, submission: Submission) -> str:
         """Put a message in the inbox and return its id. Raises UsageError if it mentions a session
         or an image that does not exist."""
-        said = with_mentioned(submission.text, self._home)
+        said = with_mentioned(submission.text, self.home)
         images = attached(submission.images)
-        text, urls = with_images(said, images, self._session.state.model)
-        return inbox.put(self._folder, text, submission.delivery, urls)
+        text, urls = with_images(said, images, self.session.state.model)
+        return inbox.put(self.session.folder, text, submission.delivery, urls)
 
     def remove(self, message_id: str) -> None:
-        inbox.remove(self._folder, message_id)
+        inbox.remove(self.session.folder, message_id)
 
     def texts(self) -> dict[str, str]:
-        return {message.id: message.text for message in inbox.waiting(self._folder)}
+        return {message.id: message.text for message in inbox.waiting(self.session.folder)}

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from agentcli.agent.ending import TurnResult
-from agentcli.app.changed_files import files_changed
+from agentcli.app.changes import files_changed
 from agentcli.app.named_paths import named_before
 from agentcli.app.sandbox import TMP_FOLDER
 from agentcli.errors import AgentError
