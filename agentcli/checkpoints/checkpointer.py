@@ -39,7 +39,7 @@ class Checkpointer:
         checkpoints: Callable[[], Checkpoints],
         may_change: Callable[[Action], bool],
         touched: Callable[[Action], Iterable[Path]],
-        last_tree: Callable[[], str] = lambda: "",
+        last_tree: Callable[[], str],
     ) -> None:
         self._open = checkpoints
         self._last_tree = last_tree

@@ -85,7 +85,7 @@ class ObjectStore:
             self._packs = None
 
     def read(self, oid: bytes) -> bytes:
-        found = self._own(oid) or self.git.read(oid, _LARGEST_OBJECT)
+        found = self._read_here(oid) or self.git.read(oid, _LARGEST_OBJECT)
         if found is None or object_id(*found) != oid:
             raise CheckpointError(
                 f"a snapshot is missing from {self.folder}, or damaged there",
@@ -99,7 +99,7 @@ class ObjectStore:
             with contextlib.suppress(CheckpointError):
                 self.write(b"blob", self.read(oid))
 
-    def _own(self, oid: bytes) -> tuple[bytes, bytes] | None:
+    def _read_here(self, oid: bytes) -> tuple[bytes, bytes] | None:
         with contextlib.suppress(FileNotFoundError, zlib.error, ValueError):
             data = zlib.decompress(self.loose(oid).read_bytes())
             end = data.index(b"\0")

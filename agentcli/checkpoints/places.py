@@ -10,7 +10,7 @@ import contextlib
 import json
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,21 +39,16 @@ class WorkspaceFolders:
             return self.common, path[2:]
         return self.root, path
 
-    def is_elsewhere(self, path: bytes) -> bool:
-        """Whether `path` lies in `common`."""
-        return self.common is not None and is_common(path)
-
     def absolute(self, path: bytes) -> bytes:
         top, inner = self.top(path)
         return os.fsencode(top) + b"/" + inner
 
     def shown(self, path: bytes) -> str:
         """Return a path for people and models: relative to the workspace if it lies in `root`."""
-        if self.is_elsewhere(path):
-            return os.fsdecode(self.absolute(path)).rstrip("/")
-        if self.root == self.workspace:
-            return os.fsdecode(path)
-        return os.path.relpath(os.fsdecode(self.absolute(path)), self.workspace)
+        whole = os.fsdecode(self.absolute(path))
+        if self.top(path)[0] != self.root:
+            return whole.rstrip("/")
+        return os.path.relpath(whole, self.workspace)
 
     def within(self, path: Path) -> bytes | None:
         """Convert a path that is absolute or relative to the workspace, resolving symlinks in its
@@ -64,22 +59,21 @@ class WorkspaceFolders:
     def alone(self) -> WorkspaceFolders:
         """Return the workspace without the rest of its repository, except for the git folder."""
         repository = find_repository(self.workspace)
-        common = repository.folders[0] if repository is not None else None
-        if common is not None and inside(self.workspace, common) is not None:
-            common = None
-        return WorkspaceFolders(self.workspace, self.workspace, common)
+        return _place(self.workspace, self.workspace, repository.folders if repository else ())
 
 
 def find_place(workspace: Path) -> WorkspaceFolders:
-    workspace = Path(os.path.realpath(workspace))
     # A folder that does not exist here, or no longer, belongs to no repository.
     repository = find_repository(workspace) if workspace.is_dir() else None
     home = Path(os.path.realpath(os.path.expanduser("~")))  # noqa: PTH111 (Path's own may fail)
     if repository is None or home.is_relative_to(repository.root):
         return WorkspaceFolders(workspace, workspace)
-    [common] = map(os.path.realpath, repository.folders)
-    is_within = Path(common).is_relative_to(repository.root)
-    return WorkspaceFolders(workspace, repository.root, None if is_within else Path(common))
+    return _place(workspace, repository.root, repository.folders)
+
+
+def _place(workspace: Path, root: Path, git_folders: Iterable[Path]) -> WorkspaceFolders:
+    outside = (folder for folder in map(Path.resolve, git_folders) if inside(root, folder) is None)
+    return WorkspaceFolders(workspace, root, next(outside, None))
 
 
 def load_place(store: Path, workspace: Path) -> WorkspaceFolders | None:

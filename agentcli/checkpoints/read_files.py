@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
+from pathlib import Path
 from typing import BinaryIO, Self
 
 from agentcli.checkpoints.last_snapshot import LastSnapshot
@@ -33,8 +34,7 @@ class Reader:
         self._place = place
         self._objects = objects
         self._packs = packs
-        self._tops: dict[bool, RootedFolder] = {}
-        """The opened top folders: True is the key of the git folder that lies elsewhere."""
+        self._tops: dict[Path, RootedFolder] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -97,7 +97,7 @@ class Reader:
         return open(beneath.open(inner, os.O_RDONLY | os.O_NONBLOCK), "rb")
 
     def _beneath(self, path: bytes) -> tuple[RootedFolder, bytes]:
-        elsewhere = self._place.is_elsewhere(path)
-        if elsewhere not in self._tops:
-            self._tops[elsewhere] = RootedFolder(self._place.top(path)[0])
-        return self._tops[elsewhere], path[2:] if elsewhere else path
+        top, inner = self._place.top(path)
+        if top not in self._tops:
+            self._tops[top] = RootedFolder(top)
+        return self._tops[top], inner

@@ -18,7 +18,7 @@ from agentcli.checkpoints.object_store import ObjectStore
 from agentcli.checkpoints.pack_store import PackStore, copy_bytes, share
 from agentcli.checkpoints.store_git import CheckpointError
 from agentcli.checkpoints.trees import Difference, Entry
-from agentcli.files.private import link_open_file, read_regular
+from agentcli.files.private import link_open_file, read_regular, replacing
 from agentcli.files.rooted_folder import RootedFolder
 
 _TEMPORARY = b".agent-restore"
@@ -129,19 +129,16 @@ class _Writer(RootedFolder):
     def write_file(self, path: bytes, mode: int, fill: Callable[[BinaryIO], object]) -> None:
         folder, name = self.place(path)
         temporary = self._free_name(folder)
-        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        with open(os.open(temporary, flags, 0o600, dir_fd=folder), "w+b") as file:
+        with replacing(name, temporary, folder=folder) as file:
             fill(file)
-            file.flush()
-            self._own(folder, temporary, name)
+            self._give_owner(folder, temporary, name)
             os.fchmod(file.fileno(), stat.S_IMODE(mode))
-        os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
 
     def make_link(self, path: bytes, target: bytes) -> None:
         folder, name = self.place(path)
         temporary = self._free_name(folder)
         os.symlink(target, temporary, dir_fd=folder)
-        self._own(folder, temporary, name)
+        self._give_owner(folder, temporary, name)
         os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
 
     def link(self, path: bytes, source: BinaryIO) -> None:
@@ -163,7 +160,7 @@ class _Writer(RootedFolder):
             folder, name = self.place(path)
         with contextlib.suppress(FileExistsError):
             os.mkdir(name, _ENTER, dir_fd=folder)
-            self._own(folder, name, b".")
+            self._give_owner(folder, name, b".")
             return
         if not stat.S_ISDIR(os.lstat(name, dir_fd=folder).st_mode):
             os.unlink(name, dir_fd=folder)
@@ -258,7 +255,7 @@ class _Writer(RootedFolder):
             return name
         raise OSError(errno.EEXIST, os.strerror(errno.EEXIST))
 
-    def _own(self, folder: int, made: bytes, like: bytes) -> None:
+    def _give_owner(self, folder: int, made: bytes, like: bytes) -> None:
         """As root, give a file to the owner of what it replaces, or of the folder."""
         if not self._is_root:
             return

@@ -84,11 +84,6 @@ class Scan:
     raw: bytes
     unreadable: list[bytes] = field(default_factory=list)
 
-    def records(self) -> set[bytes]:
-        records = set(self.raw.split(b"\0"))
-        records.discard(b"")
-        return records
-
 
 def parse(record: bytes) -> FileFacts:
     if record.startswith(b"d "):

@@ -9,22 +9,12 @@ from pathlib import Path
 from agentcli.checkpoints.scan import REPOSITORY, FileFacts
 from agentcli.checkpoints.store_git import CheckpointError, Git, has_git
 from agentcli.checkpoints.trees import with_parents
+from agentcli.files.names import GENERATED
 
 IGNORED_FILES = 5_000
 IGNORED_BYTES = 200_000_000
 """Limits up to which an ignored folder is worth keeping: `.env`, settings, a small build."""
-REGENERABLE = frozenset(
-    {
-        b"node_modules",
-        b".venv",
-        b"venv",
-        b"target",
-        b"__pycache__",
-        b".tox",
-        b".mypy_cache",
-        b".cache",
-    }
-)
+REGENERABLE = frozenset(map(os.fsencode, {*GENERATED, "target"}))
 """Folders that tools can fill again; used without git, which has its own ignore list."""
 CAN_BE_MADE_AGAIN = "can be made again"
 _REPOSITORY_STORES = frozenset({b"lfs", b"annex", b"modules"})

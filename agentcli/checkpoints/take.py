@@ -173,7 +173,8 @@ class SnapshotTaker:
     def _records(self, raw: bytes) -> set[bytes]:
         known = next((records for last, records in self._last if last is raw), None)
         if known is None:
-            known = Scan(0, raw).records()
+            known = set(raw.split(b"\0"))
+            known.discard(b"")
             self._last.append((raw, known))
         return known
 
@@ -201,7 +202,8 @@ class SnapshotTaker:
                 for facts in fresh:
                     if facts.path not in packs:
                         entries[facts.path] = ids.get(facts.path) or reader.entry(facts, after)
-                left_out = self._left_out(after)
+                paths = frozenset(after.folders.keys() | after.files.keys() | self._ours)
+                left_out = LeftOut(paths, after.kept)
                 after.tree = self._trees.apply(before or EMPTY_TREE, _nested(entries), left_out)
         after.suspects = (after.suspects - packs.keys()) | self._touched(packs, before)
         after.uncertain = frozenset(
@@ -291,11 +293,6 @@ class SnapshotTaker:
         there = {bytes.fromhex(line[:40].decode()) for line in answers if line.endswith(b" blob")}
         return {path: entry for path, entry in ids.items() if entry.oid in there}
 
-    def _left_out(self, known: LastSnapshot) -> LeftOut:
-        return LeftOut(
-            frozenset(known.folders.keys() | known.files.keys() | self._ours), known.kept
-        )
-
     def _newly_left_out(self, known: LastSnapshot) -> tuple[str, ...]:
         reasons = {**known.folders, **known.files}
         new = sorted(reasons.keys() - known.reported)
@@ -338,25 +335,16 @@ def _kept(touched: Iterable[bytes], folders: Collection[bytes]) -> Iterator[byte
 def _nested(entries: dict[bytes, Entry | FolderChange | None]) -> FolderChange:
     """Group changes by folder. A path that is removed or is not a folder drops all below it."""
     root = FolderChange()
-    nodes: dict[bytes, FolderChange | None] = {b"": root}
-    for path in sorted(entries, key=lambda path: (path.count(b"/"), path)):
-        entry = entries[path]
-        above = _node(nodes, path.rpartition(b"/")[0])
-        if above is None:
-            continue
-        above.entries[path.rpartition(b"/")[2]] = entry
-        nodes[path] = entry if isinstance(entry, FolderChange) else None
+    for path in sorted(entries, key=lambda path: path.count(b"/")):
+        folder: Entry | FolderChange | None = root
+        *above, name = path.split(b"/")
+        for part in above:
+            if not isinstance(folder, FolderChange):
+                break
+            folder = folder.entries.setdefault(part, FolderChange())
+        if isinstance(folder, FolderChange):
+            folder.entries[name] = entries[path]
     return root
-
-
-def _node(nodes: dict[bytes, FolderChange | None], folder: bytes) -> FolderChange | None:
-    if folder not in nodes:
-        above, _, name = folder.rpartition(b"/")
-        parent = _node(nodes, above)
-        nodes[folder] = None
-        if parent is not None:
-            nodes[folder] = parent.entries[name] = FolderChange()
-    return nodes[folder]
 
 
 def _without(raw: bytes, paths: Iterable[bytes]) -> bytes:

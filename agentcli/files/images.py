@@ -17,7 +17,7 @@ import io
 import stat
 import struct
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -78,7 +78,8 @@ def inspected(data: bytes) -> Image:
             f"is not an image that models take (PNG, JPEG, GIF, WebP, BMP, TIFF): {_seen(data)}"
         )
     try:
-        width, height = _SIZE_OF[kind](data)
+        size_of = _SIZE_OF.get(kind)
+        width, height = size_of(data) if size_of is not None else _by_pillow(data, kind)
     except (struct.error, IndexError) as error:
         raise ImageFault(_cut_off(kind)) from error
     if not (width and height):
@@ -223,19 +224,16 @@ def _webp(data: bytes) -> Size:
     raise ImageFault("is damaged: a webp image without its header")
 
 
-def _by_pillow(kind: str) -> Callable[[bytes], Size]:
-    def size(data: bytes) -> Size:
-        from PIL import Image
+def _by_pillow(data: bytes, kind: str) -> Size:
+    from PIL import Image
 
-        # Pillow's own limit is meant for decoding; this reads only the header.
-        Image.MAX_IMAGE_PIXELS = None
-        try:
-            with Image.open(io.BytesIO(data), formats=[kind]) as image:
-                return image.size
-        except (OSError, ValueError, SyntaxError, ArithmeticError, LookupError) as error:
-            raise ImageFault(f"is damaged: a {kind} image without its header") from error
-
-    return size
+    # Pillow's own limit is meant for decoding; this reads only the header.
+    Image.MAX_IMAGE_PIXELS = None
+    try:
+        with Image.open(io.BytesIO(data), formats=[kind]) as image:
+            return image.size
+    except (OSError, ValueError, SyntaxError, ArithmeticError, LookupError) as error:
+        raise ImageFault(f"is damaged: a {kind} image without its header") from error
 
 
 def _moving(kind: str) -> str:
@@ -250,11 +248,4 @@ _MAGIC = (
     (b"II*\0", "tiff"),
     (b"MM\0*", "tiff"),
 )
-_SIZE_OF: dict[str, Callable[[bytes], Size]] = {
-    "png": _png,
-    "jpeg": _jpeg,
-    "gif": _gif,
-    "webp": _webp,
-    "bmp": _by_pillow("bmp"),
-    "tiff": _by_pillow("tiff"),
-}
+_SIZE_OF = {"png": _png, "jpeg": _jpeg, "gif": _gif, "webp": _webp}

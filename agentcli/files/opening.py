@@ -18,7 +18,7 @@ from typing import BinaryIO, NamedTuple
 
 from agentcli.errors import ToolError
 from agentcli.files.names import display_path
-from agentcli.files.private import copy_owner_and_mode, open_regular
+from agentcli.files.private import copy_owner_and_mode, open_regular, replacing
 
 Judge = Callable[[Path], None]
 """Takes a resolved path; raises ToolError if it is off limits."""
@@ -131,20 +131,14 @@ def replace_file(target: Path, data: bytes, shown: str, judge: Judge) -> None:
         if (name := name_on_disk(folder)) is not None:
             judge(name / target.name)
         before = _existing(target.name, folder, shown)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-        handle = os.open(temporary, flags, 0o666 if before is None else 0o600, dir_fd=folder)
-        try:
-            with open(handle, "wb") as file:
-                if before is not None:
-                    owner = before.st_uid, before.st_gid
-                    copy_owner_and_mode(handle, owner, before.st_mode)
-                file.write(data)
-                file.flush()
-                os.fsync(handle)
-            os.rename(temporary, target.name, src_dir_fd=folder, dst_dir_fd=folder)
-        except BaseException:
-            os.unlink(temporary, dir_fd=folder)
-            raise
+        mode = 0o666 if before is None else 0o600
+        with replacing(target.name, temporary, folder=folder, mode=mode) as file:
+            if before is not None:
+                owner = before.st_uid, before.st_gid
+                copy_owner_and_mode(file.fileno(), owner, before.st_mode)
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
     finally:
         os.close(folder)
 

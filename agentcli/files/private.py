@@ -114,6 +114,27 @@ def link_open_file(file: int, name: str | bytes, folder: int) -> None:
     os.link(place, name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=True)
 
 
+@contextmanager
+def replacing(
+    name: Path | str | bytes,
+    temporary: Path | str | bytes,
+    *,
+    folder: int | None = None,
+    mode: int = 0o600,
+) -> Iterator[BinaryIO]:
+    """Yield a new file, called `temporary` until the block has ended without an error, and then
+    `name`; both are relative to the open `folder` if that is given. Raises OSError."""
+    handle = os.open(temporary, _NEW, mode, dir_fd=folder)
+    try:
+        with open(handle, "wb") as file:
+            yield file
+        os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(temporary, dir_fd=folder)
+        raise
+
+
 def replace_atomically(path: Path, *parts: bytes, shared: bool = False) -> None:
     """Replace `path` with a file of these `parts` that only its owner can access.
 
@@ -121,8 +142,8 @@ def replace_atomically(path: Path, *parts: bytes, shared: bool = False) -> None:
     do this at once. Raises OSError.
     """
     # A fixed temporary name lets the next write replace what a killed process left behind.
-    own = f".{os.getpid()}" if shared else ""
-    _replace(path, path.with_name(f".{path.name}{own}.new"), parts)
+    process = f".{os.getpid()}" if shared else ""
+    _replace(path, path.with_name(f".{path.name}{process}.new"), parts)
 
 
 def dump_json(path: Path, value: Any, *, shared: bool = False) -> None:
@@ -177,18 +198,12 @@ def _replace(
     path: Path, made: Path, parts: Iterable[bytes], mode: int = 0o600, *, durable: bool = False
 ) -> None:
     made.unlink(missing_ok=True)
-    try:
-        with open(os.open(made, _NEW, 0o600), "wb") as file:
-            file.writelines(parts)
+    with replacing(path, made) as file:
+        file.writelines(parts)
+        if durable:
             file.flush()
-            if durable:
-                os.fchmod(file.fileno(), mode)
-                os.fsync(file.fileno())
-        made.replace(path)
-    except BaseException:
-        with suppress(OSError):
-            made.unlink()
-        raise
+            os.fchmod(file.fileno(), mode)
+            os.fsync(file.fileno())
 
 
 @contextmanager

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Literal, NamedTuple
 
 from agentcli.git.setting_names import is_among
 
@@ -213,27 +213,21 @@ def mentions_places(data: bytes) -> bool:
     return _MAY_NAME.search(data) is not None
 
 
-class Named(NamedTuple):
-    """What settings name, as written: `files` are read as settings, `hooks` are folders of
-    programs, `words` come from commands, and each may be a program or its script."""
-
-    files: tuple[str, ...]
-    hooks: tuple[str, ...]
-    words: tuple[str, ...]
-
-
-def named_by_settings(settings: Iterable[Setting]) -> Named:
-    files, hooks, words = [], [], []
+def named_by_settings(
+    settings: Iterable[Setting],
+) -> Iterator[tuple[Literal["settings", "hooks", "program"], str]]:
+    """Yield the places that settings name, as written: files of further settings, folders of hooks,
+    and the words of commands, each of which may be a program or its script."""
     for name, value in settings:
         if not value:
             continue
         if _FILES.fullmatch(name):
-            files.append(value)
+            yield "settings", value
         elif name == "core.hookspath":
-            hooks.append(value)
+            yield "hooks", value
         elif is_among("commands", name) or (name.startswith("alias.") and value.startswith("!")):
-            words += _words(value[:_LARGEST_COMMAND])
-    return Named(tuple(files), tuple(hooks), tuple(words))
+            for word in _words(value[:_LARGEST_COMMAND]):
+                yield "program", word.partition("=")[2] or word
 
 
 def _words(command: str) -> list[str]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from agentcli.files.git_layout import ASIDE
-from agentcli.files.private import copy_owner_and_mode, read_regular
+from agentcli.files.private import copy_owner_and_mode, read_regular, replacing, write_private
 
 LARGEST_KNOWN = 262_144
 """Largest file whose content is kept so that it can be restored, in bytes."""
@@ -122,9 +122,7 @@ class Quarantine:
         if (found := self._had.get((name, data))) is not None:
             return found
         path = self._had[name, data] = self._free(name)
-        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(data)
-        return path
+        return write_private(path, data)
 
     def put(self, folder: int, name: str, was: FileRecord) -> None:
         """Restore `name` to what it `was`, replacing anything there except a folder. Raises
@@ -137,13 +135,15 @@ class Quarantine:
         temporary = f"{ASIDE}{os.urandom(8).hex()}"
         if stat.S_ISLNK(was.mode):
             os.symlink(was.data, temporary, dir_fd=folder)
-        else:
-            _write(folder, temporary, was.data, was)
-        try:
-            os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
-        except OSError:
-            os.unlink(temporary, dir_fd=folder)
-            raise
+            try:
+                os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+            except OSError:
+                os.unlink(temporary, dir_fd=folder)
+                raise
+            return
+        with replacing(name, temporary, folder=folder) as file:
+            copy_owner_and_mode(file.fileno(), was.owner, was.mode)
+            file.write(was.data)
 
     def replace(self, folder: int, name: str, old: bytes, new: bytes) -> Path:
         """Replace the content `old` of the file at `name` by `new`; return where `old` is kept.
@@ -169,11 +169,3 @@ def _path_in(folder: int, name: str) -> Path:
         return Path(os.readlink(f"/proc/self/fd/{folder}"), name)  # noqa: PTH115
     except OSError:
         return Path(name)
-
-
-def _write(folder: int, name: str, data: bytes, was: FileRecord) -> None:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    handle = os.open(name, flags, 0o600, dir_fd=folder)
-    with open(handle, "wb") as file:
-        copy_owner_and_mode(handle, was.owner, was.mode)
-        file.write(data)

@@ -70,11 +70,11 @@ class RepositoryJudge:
         """Return why variables changed by earlier commands make git unsafe; "" if they don't."""
         if names := sorted(filter(_VARIABLES.fullmatch, changed)):
             return f"earlier commands have changed {', '.join(names)}"
-        path, own = changed.get("PATH"), self.environ.get("PATH")
+        path, ours = changed.get("PATH"), self.environ.get("PATH")
         if path is None:
             return ""
         absolute = all(map(os.path.isabs, path.split(os.pathsep)))
-        if absolute and find_on("git", path) == find_on("git", own):
+        if absolute and find_on("git", path) == find_on("git", ours):
             return ""
         return "earlier commands have changed PATH, so another git may be found"
 
@@ -114,8 +114,8 @@ class RepositoryJudge:
         """Object to included files of settings, whose earlier state is unknown, if commands can
         change them."""
         git_dir, common = folders_of(top_of(self.workspace) or self.workspace)
-        own = {git_dir / "config", git_dir / "config.worktree", common / "config"}
-        known = {os.path.realpath(path) for path in own}
+        files = (git_dir / "config", git_dir / "config.worktree", common / "config")
+        known = set(map(os.path.realpath, files))
         origins = {setting.origin for setting in answers.settings if setting.of_repository}
         for origin in sorted(origin for origin in origins if origin.startswith("file:")):
             path = Path(os.path.realpath(self.workspace / origin.removeprefix("file:")))
@@ -160,13 +160,13 @@ class RepositoryJudge:
         return next((f"in a submodule, {fault}" for fault in faults if fault), "")
 
     def _of_remote(self, answers: _Answers, words: Sequence[str], *, exact: bool) -> str:
-        own = {s.name[7:-4]: s.value for s in answers.settings if _URL.fullmatch(s.name)}
+        configured = {s.name[7:-4]: s.value for s in answers.settings if _URL.fullmatch(s.name)}
         named = next((word for word in words[2:] if not word.startswith("-")), "")
-        if named and named not in own and named not in own.values() and not exact:
+        if named and named not in configured and named not in configured.values() and not exact:
             return f"{named} was not configured as a remote when the session began"
-        remotes = [named] if named in own else [] if named else sorted(own)
+        remotes = [named] if named in configured else [] if named else sorted(configured)
         places = [place for remote in remotes for place in answers.urls(remote)]
-        places += [named] if named and named not in own else []
+        places += [named] if named and named not in configured else []
         return next(filter(None, map(self._of_place, places)), "")
 
     def _of_place(self, url: str) -> str:

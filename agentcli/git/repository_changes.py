@@ -6,7 +6,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
@@ -14,6 +13,7 @@ from pathlib import Path
 
 from agentcli.files.git_layout import MODULES
 from agentcli.files.private import read_private
+from agentcli.git.config_files import parse
 from agentcli.git.repositories import folders_of, git_folders_in, top_of
 
 _MOST_BYTES = 1_000_000
@@ -68,10 +68,9 @@ def _contents(workspace: Path) -> Iterator[tuple[str, list[bytes]]]:
     for inner in islice(git_folders_in(real), _MOST_FILES):
         if inner.is_relative_to(real / MODULES):
             yield f"{inner.relative_to(real)}/config", _lines(inner / "config")
-    chosen = re.findall(rb"(?im)^\s*hookspath\s*=\s*\"?([^\"\n#;]*)", _whole(common / "config"))
-    folder = common / "hooks"
-    if chosen:
-        folder = top / Path(os.fsdecode(chosen[-1].strip())).expanduser()
+    settings = parse(_whole(common / "config")) or ()
+    chosen = [value for name, value in settings if name == "core.hookspath" and value]
+    folder = top / Path(chosen[-1]).expanduser() if chosen else common / "hooks"
     for name in hooks_in(folder):
         yield f"the hook {name}", [_whole(folder / name)]
 

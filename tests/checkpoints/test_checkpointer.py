@@ -32,7 +32,7 @@ class SlowCheckpoints:
 
 
 def checkpointer(kept: SlowCheckpoints) -> Checkpointer:
-    return Checkpointer(lambda: kept, lambda _: True, lambda _: ())
+    return Checkpointer(lambda: kept, lambda _: True, lambda _: (), lambda: "")
 
 
 def test_it_shows_that_it_lives_and_can_be_interrupted_again_and_again():
