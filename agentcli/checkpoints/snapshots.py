@@ -30,7 +30,7 @@ from agentcli.checkpoints.trees import (
     is_folder,
     with_parents,
 )
-from agentcli.files.names import GENERATED
+from agentcli.files.names import GENERATED, first_names
 
 __all__ = ["Change", "Checkpoint", "CheckpointError", "Checkpoints", "Restored"]
 
@@ -447,10 +447,8 @@ def _raise_if_incomplete(wanted: Collection[Difference], failures: dict[bytes, s
         return
     done = sum(difference.path not in failures for difference in wanted)
     named = [f"{p.decode(errors='replace')} ({why})" for p, why in sorted(failures.items())]
-    shown = ", ".join(named[:_NAMED_FAILURES])
-    more = len(named) - _NAMED_FAILURES
-    rest = f" and {more} more" if more > 0 else ""
+    shown = first_names(named, _NAMED_FAILURES)
     raise CheckpointError(
-        f"restored {done} of {len(wanted)} paths; failed: {shown}{rest}",
+        f"restored {done} of {len(wanted)} paths; failed: {shown}",
         hint="clear what is in the way and try again; paths already restored are kept",
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from agentcli.errors import ToolError
@@ -45,6 +46,12 @@ def display_path(path: Path | str, workspace: Path | None = None) -> str:
     if text.isprintable() and not text.startswith("$'"):
         return text
     return "$'" + "".join(map(_escape, text)) + "'"
+
+
+def first_names(names: Sequence[str], most: int) -> str:
+    """Return the first `most` names on one line, and how many more there are."""
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
 
 
 def quoted_path(path: Path | str, longest: int | None = None) -> str:

@@ -31,7 +31,7 @@ from agentcli.files.git_layout import (
     is_routine_name,
 )
 from agentcli.files.guard import CLOCK_SLACK_NS
-from agentcli.files.names import display_path
+from agentcli.files.names import display_path, first_names
 from agentcli.git.control_files import TooManyEntries
 from agentcli.git.disarm import Disarmer, inventory, todos_of
 from agentcli.git.quarantine import Identity, Quarantine, identity
@@ -411,8 +411,7 @@ _PLACES = ("hooks", INFO, MODULES, WORKTREES)
 
 
 def _few(names: list[str]) -> str:
-    more = len(names) - _MOST_TOLD
-    return ", ".join(names[:_MOST_TOLD]) + (f" and {more} more" if more > 0 else "")
+    return first_names(names, _MOST_TOLD)
 
 
 def _matters(seal: Seal, place: str, name: str) -> bool:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from agentcli.evidence.values import Evidence, TestRun
+from agentcli.files.names import first_names
 from agentcli.ui.sanitize import printable
 from agentcli.ui.summary import count
 
@@ -30,17 +31,14 @@ def evidence_lines(evidence: Evidence) -> Iterator[str]:
     if evidence.newest is not None:
         yield f"  event {evidence.newest.event_id}: {_run(evidence.newest)}"
     if evidence.never_run:
-        yield f"  changed and never run: {_few(evidence.never_run)}"
+        named = first_names(evidence.never_run, _MOST_NAMED)
+        yield printable(f"  changed and never run: {named}", multiline=False)
     if evidence.not_run_again:
-        yield f"  failed and not fixed since: {_few(evidence.not_run_again)}"
+        named = first_names(evidence.not_run_again, _MOST_NAMED)
+        yield printable(f"  failed and not fixed since: {named}", multiline=False)
 
 
 def _run(run: TestRun) -> str:
     why = f" ({run.why})" if run.why else ""
     child = f" in {run.session_id}" if run.session_id else ""
     return printable(f"{run.command}{child}: {run.outcome}{why}", multiline=False)
-
-
-def _few(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-    return printable(", ".join(names[:_MOST_NAMED]) + more, multiline=False)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agentcli.evidence.values import NOTHING, Evidence
+from agentcli.files.names import first_names
 from agentcli.messages import Usage
 
 
@@ -81,10 +82,8 @@ def left_in_tmp(summary: RunSummary) -> str:
     """Say where to find files left in the session's own /tmp; "" if there are none."""
     if not summary.tmp_files:
         return ""
-    shown = ", ".join(summary.tmp_files[:_MOST_IN_TMP])
-    more = len(summary.tmp_files) - _MOST_IN_TMP
-    rest = f" and {more} more" if more > 0 else ""
-    return f"in the session's own /tmp: {shown}{rest} · {summary.tmp_folder}"
+    shown = first_names(summary.tmp_files, _MOST_IN_TMP)
+    return f"in the session's own /tmp: {shown} · {summary.tmp_folder}"
 
 
 def tokens_used(usage: Usage) -> str:

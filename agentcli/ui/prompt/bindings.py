@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
-from typing import TYPE_CHECKING
 
+from prompt_toolkit.application import run_in_terminal
 from prompt_toolkit.filters import (
     Condition,
     emacs_mode,
@@ -16,13 +18,12 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
 
 from agentcli.ui.prompt.control import Delivery
-
-if TYPE_CHECKING:
-    from agentcli.ui.prompt.conversation_prompt import ConversationPrompt
+from agentcli.ui.prompt.input_line import InputLine
 
 _AGAIN_S = 2.0
 """A second press within this time confirms the first."""
 _TWICE_S = 0.6
+_STOPPED_WITHIN_S = 0.2
 
 
 def _open_editor(event: KeyPressEvent) -> None:
@@ -30,46 +31,54 @@ def _open_editor(event: KeyPressEvent) -> None:
     event.current_buffer.open_in_editor()
 
 
-def bindings(prompt: ConversationPrompt) -> KeyBindings:
-    keys, act = KeyBindings(), _Acts(prompt)
-    typing = has_focus(prompt.buffer)
-    completing = Condition(prompt.is_completing) & typing
-    working = Condition(lambda: prompt.control.is_working)
+def _stop() -> None:
+    """Stop the programs of this job, as Ctrl-Z does, until the shell continues them. The main
+    thread gets the signal, so this thread waits until it takes effect; otherwise it would redraw
+    the prompt on the shell's screen."""
+    os.kill(0, signal.SIGTSTP)
+    time.sleep(_STOPPED_WITHIN_S)
+
+
+def bindings(line: InputLine) -> KeyBindings:
+    keys, act = KeyBindings(), _Acts(line)
+    typing = has_focus(line.buffer)
+    completing = Condition(lambda: bool(line.completions)) & typing
+    working = Condition(lambda: line.control.is_working)
     writing = typing & ~vi_insert_mode
     for key, when, handler in (
         (("enter",), typing, act.enter),
         (("escape", "enter"), typing, act.new_line),
         (("c-j",), typing, act.new_line),
         (("tab",), typing, act.tab),
-        (("down",), completing, lambda event: prompt.choose(1)),
-        (("c-n",), completing, lambda event: prompt.choose(1)),
-        (("up",), completing, lambda event: prompt.choose(-1)),
-        (("c-p",), completing, lambda event: prompt.choose(-1)),
+        (("down",), completing, lambda event: line.move_mark(1)),
+        (("c-n",), completing, lambda event: line.move_mark(1)),
+        (("up",), completing, lambda event: line.move_mark(-1)),
+        (("c-p",), completing, lambda event: line.move_mark(-1)),
         (("up",), typing & ~completing, act.up),
-        ((Keys.BracketedPaste,), typing, lambda event: prompt.paste(event.data)),
-        (("c-v",), writing, lambda event: prompt.paste_image()),
+        ((Keys.BracketedPaste,), typing, lambda event: line.paste(event.data)),
+        (("c-v",), writing, lambda event: line.paste_image()),
         (("c-g",), typing, _open_editor),
         (("c-x", "c-e"), typing & emacs_mode, _open_editor),
         (("v",), typing & vi_navigation_mode, _open_editor),
         (("escape",), writing & ~completing, act.escape),
         (("c-c",), typing, act.interrupt),
         (("c-d",), typing, act.end),
-        (("s-tab",), typing, lambda event: prompt.control.next_approval_mode()),
-        (("c-o",), typing, lambda event: prompt.control.unfold()),
-        (("c-b",), working, lambda event: prompt.control.to_background()),
+        (("s-tab",), typing, lambda event: line.control.next_approval_mode()),
+        (("c-o",), typing, lambda event: line.control.unfold()),
+        (("c-b",), working, lambda event: line.control.to_background()),
         (("c-l",), typing, lambda event: event.app.renderer.clear()),
-        (("c-z",), typing, lambda event: prompt.stop()),
+        (("c-z",), typing, lambda event: run_in_terminal(_stop)),
     ):
         keys.add(*key, filter=when)(handler)
-    keys.add("escape", filter=completing, eager=True)(lambda event: prompt.leave_completion())
+    keys.add("escape", filter=completing, eager=True)(act.leave_completion)
     return keys
 
 
 class _Acts:
     """Keys whose effect depends on the state of the prompt."""
 
-    def __init__(self, prompt: ConversationPrompt) -> None:
-        self._prompt = prompt
+    def __init__(self, line: InputLine) -> None:
+        self._line = line
         self._last_pressed: dict[str, float] = {}
 
     def enter(self, event: KeyPressEvent) -> None:
@@ -78,8 +87,8 @@ class _Acts:
             # More input came with Enter than anyone types: it is a paste from a terminal that does
             # not mark pastes.
             buffer.insert_text("\n")
-        elif self._prompt.is_completing() and not self._prompt.is_typed_out():
-            self._prompt.accept()
+        elif self._line.completions and not self._line.is_typed_out():
+            self._line.accept()
         elif buffer.document.text_before_cursor.endswith("\\"):
             buffer.delete_before_cursor()
             buffer.insert_text("\n")
@@ -87,49 +96,52 @@ class _Acts:
             self._submit("steer")
 
     def tab(self, event: KeyPressEvent) -> None:
-        if self._prompt.is_completing():
-            self._prompt.accept()
-        elif self._prompt.control.is_working:
+        if self._line.completions:
+            self._line.accept()
+        elif self._line.control.is_working:
             self._submit("queue")
+
+    def leave_completion(self, event: KeyPressEvent) -> None:
+        self._line.completions = ()
 
     def new_line(self, event: KeyPressEvent) -> None:
         event.current_buffer.insert_text("\n")
 
     def up(self, event: KeyPressEvent) -> None:
         buffer = event.current_buffer
-        if not buffer.text and (taken := self._prompt.control.take_back()) is not None:
+        if not buffer.text and (taken := self._line.control.take_back()) is not None:
             buffer.insert_text(taken)
         else:
             buffer.auto_up(count=event.arg)
 
     def escape(self, event: KeyPressEvent) -> None:
         buffer = event.current_buffer
-        if self._prompt.control.is_working:
-            self._prompt.control.interrupt()
+        if self._line.control.is_working:
+            self._line.control.interrupt()
         elif buffer.text:
             if self._again("escape on text", _TWICE_S):
                 buffer.reset()
         elif self._again("escape", _TWICE_S):
-            self._prompt.control.rewind()
+            self._line.control.rewind()
 
     def interrupt(self, event: KeyPressEvent) -> None:
         if event.current_buffer.text:
             event.current_buffer.reset()
-        elif self._prompt.control.is_working:
-            self._prompt.control.interrupt()
+        elif self._line.control.is_working:
+            self._line.control.interrupt()
         elif self._again("c-c"):
-            self._prompt.control.leave()
+            self._line.control.leave()
         else:
-            self._prompt.say("Ctrl-C again leaves")
+            self._line.hint = "Ctrl-C again leaves"
 
     def end(self, event: KeyPressEvent) -> None:
         buffer = event.current_buffer
         if buffer.text:
             buffer.delete()
-        elif not self._prompt.control.is_working or self._again("c-d"):
-            self._prompt.control.leave()
+        elif not self._line.control.is_working or self._again("c-d"):
+            self._line.control.leave()
         else:
-            self._prompt.say("the agent works: Esc interrupts it, Ctrl-D again leaves")
+            self._line.hint = "the agent works: Esc interrupts it, Ctrl-D again leaves"
 
     def _again(self, key: str, within_s: float = _AGAIN_S) -> bool:
         """Return whether the key was pressed again soon enough to confirm the first press."""
@@ -139,4 +151,4 @@ class _Acts:
         return again
 
     def _submit(self, delivery: Delivery) -> None:
-        self._prompt.control.submit(self._prompt.submission(delivery))
+        self._line.control.submit(self._line.submission(delivery))

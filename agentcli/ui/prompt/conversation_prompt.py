@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import sys
 import termios
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import Context, copy_context
@@ -19,7 +17,6 @@ from pathlib import Path
 from threading import Event, Thread
 
 from prompt_toolkit.application import create_app_session, run_in_terminal
-from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.enums import EditingMode
 from prompt_toolkit.filters import Condition, has_focus, is_done
 from prompt_toolkit.formatted_text import ANSI, StyleAndTextTuples
@@ -39,12 +36,13 @@ from prompt_toolkit.widgets import SearchToolbar
 from agentcli.ui.plain import terminal_colors
 from agentcli.ui.prompt.bindings import bindings
 from agentcli.ui.prompt.chips import Chips
-from agentcli.ui.prompt.control import Completion, Control, Delivery, Submission, Waiting
+from agentcli.ui.prompt.control import Control, Waiting
+from agentcli.ui.prompt.input_line import InputLine
 from agentcli.ui.prompt.keyboard import Keyboard
 from agentcli.ui.prompt.reflow import DrawnCursor, ParkingRenderer, PromptApplication, reflows
 from agentcli.ui.prompt.region import PromptOutput, PromptRegion
 from agentcli.ui.sanitize import printable
-from agentcli.ui.style import Colors, Line, Span, cells, clip, paint
+from agentcli.ui.style import Line, Span, cells, clip, paint
 
 _WORKING_TICK_S = 0.1
 _IDLE_TICK_S = 1.0
@@ -53,7 +51,6 @@ _ESCAPE_S = 0.05
 _MOST_QUEUED_ROWS = 3
 _MOST_COMPLETIONS = 6
 _LONGEST_END_S = 2.0
-_STOPPED_WITHIN_S = 0.2
 _MARK = "> "
 _MODES_OFF = "\x1b[?2004l\x1b[?25h\x1b[0m"
 """Bracketed paste off, cursor shown, plain text style."""
@@ -75,19 +72,14 @@ class ConversationPrompt:
         on_failure: Callable[[BaseException], None],
         tell_fault: Callable[[Exception], str],
     ) -> None:
-        self.control = control
         self.region = PromptRegion(sys.stderr, self._wake)
         self._colors = terminal_colors(os.environ)
         self._on_failure = on_failure
         self._tell_fault = tell_fault
-        self._find_image = find_image
-        self._chips = chips
-        self._told = ""
+        self._control = control
+        self._line = InputLine(control, history, chips, find_image, self._call)
         self._facts: object = None
         """The queued rows and status rows shown at the last tick."""
-        self._completions: Sequence[Completion] = ()
-        self._completed = 0
-        self._marked = 0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._context: Context | None = None
         self._ready = Event()
@@ -96,12 +88,6 @@ class ConversationPrompt:
         self._thread = Thread(target=self._run, name="prompt", daemon=True)
         self._mode: list[object] | None = None
         self._output = PromptOutput(sys.stderr, os.environ.get("TERM"))
-        self.buffer = Buffer(
-            multiline=True,
-            history=history,
-            tempfile_suffix=".md",
-            on_text_changed=lambda buffer: self._typed(),
-        )
         self._faults: set[str] = set()
         """Errors that were reported already."""
         self._application = self._make_application()
@@ -173,17 +159,16 @@ class ConversationPrompt:
 
     def complete_again(self) -> None:
         """Look for completions again, as there may be more now."""
-        self._call(self._look_for_completions)
+        self._call(self._line.look_for_completions)
         self._call(self._application.invalidate)
 
     def put(self, text: str) -> None:
-        def insert() -> None:
-            told = self._told
-            self.buffer.insert_text(self._chips.folded(text))
-            # The user did not type this, so the message that explains it must stay visible.
-            self._told = told
+        """Put `text` into the input line, to be edited."""
+        self._call(lambda: self._line.put(text))
 
-        self._call(insert)
+    def say(self, text: str) -> None:
+        """Show `text` below the line until the next key."""
+        self._line.hint = text
 
     def send_sequence(self, sequence: str) -> bool:
         def write() -> None:
@@ -192,64 +177,6 @@ class ConversationPrompt:
 
         self._call(write)
         return True
-
-    # --- for the keys
-
-    def submission(self, delivery: Delivery) -> Submission:
-        """Return what is typed, and clear the line."""
-        line = self.buffer.text.strip()
-        text, images = self._chips.expand(line)
-        self.leave_completion()
-        if self.buffer.text.strip():
-            self.buffer.append_to_history()
-        self.buffer.reset()
-        return Submission(text.strip(), images, delivery, line)
-
-    def paste(self, text: str) -> None:
-        self.buffer.insert_text(self._chips.for_paste(text))
-
-    def paste_image(self) -> None:
-        def look() -> None:
-            path = self._find_image()
-            self._call(lambda: self._insert_image(path))
-
-        # The program that owns the clipboard may answer slowly.
-        Thread(target=look, name="clipboard", daemon=True).start()
-
-    def _insert_image(self, path: Path | None) -> None:
-        if path is not None:
-            self.buffer.insert_text(self._chips.for_image(path))
-        else:
-            self.say("no image in the clipboard")
-
-    def say(self, text: str) -> None:
-        """Show `text` below the line until the next key."""
-        self._told = text
-
-    def is_completing(self) -> bool:
-        return bool(self._completions)
-
-    def choose(self, by: int) -> None:
-        self._marked = (self._marked + by) % len(self._completions)
-
-    def accept(self) -> None:
-        """Insert the marked completion."""
-        chosen = self._completions[self._marked]
-        self.buffer.delete_before_cursor(self._completed)
-        self.buffer.insert_text(chosen.text)
-
-    def is_typed_out(self) -> bool:
-        """Return whether the marked completion would add nothing."""
-        before = self.buffer.document.text_before_cursor
-        typed = before[len(before) - self._completed :]
-        return self._completions[self._marked].text.rstrip() == typed.rstrip()
-
-    def leave_completion(self) -> None:
-        self._completions = ()
-
-    def stop(self) -> None:
-        """Stop the program, as Ctrl-Z does, until the shell continues it."""
-        run_in_terminal(_stop)
 
     # --- on the prompt's thread
 
@@ -262,7 +189,7 @@ class ConversationPrompt:
                 self._output.write_raw(self.region.take_above().replace("\n", "\r\n"))
                 self._output.flush()
         except EOFError:
-            self.control.leave()
+            self._control.leave()
         except BaseException as error:
             # Any failure of the prompt must reach the main thread, which waits for input.
             self.restore_terminal()
@@ -293,9 +220,9 @@ class ConversationPrompt:
 
     def _tick(self) -> None:
         assert self._loop is not None
-        pace = _WORKING_TICK_S if self.control.is_working else _IDLE_TICK_S
+        pace = _WORKING_TICK_S if self._control.is_working else _IDLE_TICK_S
         try:
-            self.control.tick()
+            self._control.tick()
             facts = (self._queued_rows(), self._status_rows())
             if facts != self._facts:
                 self._facts = facts
@@ -329,23 +256,13 @@ class ConversationPrompt:
                 self._output.write_raw(above.replace("\n", "\r\n"))
             application._redraw()
 
-    def _typed(self) -> None:
-        self._told = ""
-        self._look_for_completions()
-
-    def _look_for_completions(self) -> None:
-        self._completed, self._completions = self.control.complete(
-            self.buffer.document.text_before_cursor
-        )
-        self._marked = 0
-
     # --- how it looks
 
     def _make_application(self) -> PromptApplication:
         search = SearchToolbar()
         line = Window(
             BufferControl(
-                self.buffer,
+                self._line.buffer,
                 input_processors=[DrawnCursor(lambda: parking.parks)],
                 search_buffer_control=search.control,
                 preview_search=True,
@@ -361,7 +278,11 @@ class ConversationPrompt:
         def rows(content: Callable[[], Sequence[Line | str]]) -> ConditionalContainer:
             def text() -> StyleAndTextTuples | ANSI:
                 width = self._output.get_size().columns - 1
-                return ANSI("\n".join(_painted(row, width, self._colors) for row in content()))
+                painted = (
+                    row if isinstance(row, str) else paint(clip(row, width), self._colors)
+                    for row in content()
+                )
+                return ANSI("\n".join(painted))
 
             window = Window(FormattedTextControl(text), dont_extend_height=True)
             return ConditionalContainer(window, Condition(lambda: bool(content())) & ~is_done)
@@ -378,14 +299,14 @@ class ConversationPrompt:
         )
         application = PromptApplication(
             layout=Layout(layout, focused_element=line),
-            key_bindings=bindings(self),
+            key_bindings=bindings(self._line),
             erase_when_done=True,
             color_depth=ColorDepth.DEPTH_4_BIT,
             input=Keyboard(),
             output=self._output,
         )
         application.reflows = reflows(os.environ)
-        typing = has_focus(self.buffer)
+        typing = has_focus(self._line.buffer)
         parking = ParkingRenderer(
             application.renderer.style, self._output, lambda: bool(self.region.rows) and typing()
         )
@@ -395,7 +316,7 @@ class ConversationPrompt:
         return application
 
     def _queued_rows(self) -> list[Line]:
-        queued = self.control.queued()
+        queued = self._control.queued()
         shown = [[Span(self._waiting(each), "dim")] for each in queued[:_MOST_QUEUED_ROWS]]
         more = len(queued) - len(shown)
         if more > 0:
@@ -404,19 +325,20 @@ class ConversationPrompt:
 
     def _waiting(self, waiting: Waiting) -> str:
         word = "after the turn" if waiting.after_turn else "next"
-        if self.control.held:
+        if self._control.held:
             word = "held, Enter sends it"
         if waiting.held:
             word = "held until /queue release"
         return f"  {word}: {printable(waiting.text.strip(), multiline=False)}"
 
     def _completion_rows(self) -> list[Line]:
-        first = max(0, min(self._marked - 2, len(self._completions) - _MOST_COMPLETIONS))
-        shown = self._completions[first : first + _MOST_COMPLETIONS]
+        completions, marked_at = self._line.completions, self._line.marked
+        first = max(0, min(marked_at - 2, len(completions) - _MOST_COMPLETIONS))
+        shown = completions[first : first + _MOST_COMPLETIONS]
         column = max((cells(each.text) for each in shown), default=0)
         lines: list[Line] = []
         for number, each in enumerate(shown, first):
-            marked = number == self._marked
+            marked = number == marked_at
             text = printable(each.text, multiline=False)
             space = " " * (column - cells(text) + 2)
             name = Span(("> " if marked else "  ") + text, "bold" if marked else "")
@@ -424,15 +346,5 @@ class ConversationPrompt:
         return lines
 
     def _status_rows(self) -> list[Line]:
-        return [[Span(self._told, "yellow")]] if self._told else [self.control.status()]
-
-
-def _painted(row: Line | str, width: int, colors: Colors) -> str:
-    return row if isinstance(row, str) else paint(clip(row, width), colors)
-
-
-def _stop() -> None:
-    """Stop the programs of this job. The main thread gets the signal, so this thread waits until it
-    takes effect; otherwise it would redraw the prompt on the shell's screen."""
-    os.kill(0, signal.SIGTSTP)
-    time.sleep(_STOPPED_WITHIN_S)
+        hint = self._line.hint
+        return [[Span(hint, "yellow")]] if hint else [self._control.status()]
