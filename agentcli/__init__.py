@@ -10,7 +10,7 @@ _HOMES = {
     "Settings": "agentcli.settings",
     "TurnResult": "agentcli.agent.ending",
     "run": "agentcli.api.running",
-    "tool": "agentcli.api.own_tools",
+    "tool": "agentcli.api.function_tools",
 }
 __all__ = ["__version__", "errors", "events", *_HOMES]
 

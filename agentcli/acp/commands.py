@@ -1,5 +1,9 @@
 """Slash commands in an editor: a few built-in ones, the user's own, skills, and prompts of tool
-servers."""
+servers.
+
+Of the commands in a terminal (`cli/slash`) only those are here that act on the session and for
+which an editor has no place of its own, as it has for modes, models and the list of sessions.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +47,7 @@ class CommandTarget(Protocol):
     def builder(self) -> AgentBuilder: ...
     def open(self) -> OpenSession: ...
     def close(self) -> None: ...
-    def tell(self, words: str) -> None: ...
+    def show_note(self, words: str) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -78,7 +82,7 @@ def _undo(session: CommandTarget, argument: str) -> str:
     return f"Brought back, as at event {done.to_event}:\n\n{files}"
 
 
-_OURS: Mapping[str, _Command] = {
+_BUILT_IN: Mapping[str, _Command] = {
     "compact": _Command(
         "Sum up the older work for the model, to make room in its window", "what to keep", _compact
     ),
@@ -99,10 +103,9 @@ class Commands:
         """Run what was said if it is a command that acts by itself, and return whether it is. Other
         text goes to the model. Raises AgentError, RequestError, TurnInterrupted."""
         name, _, argument = said.typed.removeprefix("/").partition(" ")
-        if not said.typed.startswith("/") or not (found := _OURS.get(name)) or not found.run:
+        if not said.typed.startswith("/") or not (found := _BUILT_IN.get(name)) or not found.run:
             return False
-        told = found.run(self._session, argument.strip())
-        self._session.tell(told)
+        self._session.show_note(found.run(self._session, argument.strip()))
         return True
 
     def expanded(self, said: Prompt, opened: OpenSession) -> Prompt:
@@ -110,8 +113,8 @@ class Commands:
         name, _, argument = said.typed.removeprefix("/").partition(" ")
         if not said.typed.startswith("/"):
             return said
-        if (ours := _OURS.get(name)) is not None:
-            return replace(said, typed=f"{ours.text.rstrip()}\n\n{argument}".rstrip())
+        if (built_in := _BUILT_IN.get(name)) is not None:
+            return replace(said, typed=f"{built_in.text.rstrip()}\n\n{argument}".rstrip())
         if (own := self._own().commands.get(name)) is not None:
             return replace(said, typed=own.text(argument))
         if name.startswith(_OF_SERVERS) and opened.servers is not None:
@@ -128,12 +131,12 @@ class Commands:
                     description=printable(told, multiline=False) or name,
                     input=_input(hint),
                 )
-                for name, told, hint in self._known(opened)
+                for name, told, hint in self._listed(opened)
             ]
         )
 
-    def _known(self, opened: OpenSession | None) -> Iterator[tuple[str, str, str]]:
-        yield from ((name, each.help, each.takes) for name, each in _OURS.items())
+    def _listed(self, opened: OpenSession | None) -> Iterator[tuple[str, str, str]]:
+        yield from ((name, each.help, each.takes) for name, each in _BUILT_IN.items())
         own = self._own()
         for name, command in own.commands.items():
             yield name, command.description, command.takes
@@ -147,7 +150,7 @@ class Commands:
         builder = self._session.builder
         try:
             return own_commands(
-                builder.environ, builder.workspace, builder.settings.knowledge, tuple(_OURS)
+                builder.environ, builder.workspace, builder.settings.knowledge, tuple(_BUILT_IN)
             )
         except ConfigError:
             return OwnCommands()

@@ -35,7 +35,7 @@ def request_error(error: AgentError) -> RequestError:
     if isinstance(error, SetupNeeded):
         return _auth_required(error.message, error.hint)
     code = _INVALID_REQUEST if isinstance(error, UsageError) else _INTERNAL
-    return _told(code, error.message, error.hint)
+    return _error(code, error.message, error.hint)
 
 
 def stop_reason(ending: Ending) -> StopReason:
@@ -52,14 +52,14 @@ def stop_reason(ending: Ending) -> StopReason:
         return "max_tokens"
     if ending.reason in _NO_ACCESS:
         raise _auth_required(ending.content, ending.hint)
-    raise _told(_INTERNAL, ending.content or ending.reason, ending.hint, reason=ending.reason)
+    raise _error(_INTERNAL, ending.content or ending.reason, ending.hint, reason=ending.reason)
 
 
 def _auth_required(message: str, hint: str) -> RequestError:
     usual = "run `agent setup` in a terminal, or give the agent a key in its environment"
-    return _told(_AUTH_REQUIRED, f"Authentication required: {message}", hint or usual)
+    return _error(_AUTH_REQUIRED, f"Authentication required: {message}", hint or usual)
 
 
-def _told(code: int, message: str, hint: str, **data: Any) -> RequestError:
+def _error(code: int, message: str, hint: str, **data: Any) -> RequestError:
     told = printable("\n".join(filter(None, (message, hint))))
     return RequestError(code, told, {"message": message, "hint": hint, **data})

@@ -47,7 +47,15 @@ from agentcli.acp.faults import invalid_params, not_now, request_error, unknown_
 from agentcli.acp.prompts import Block
 from agentcli.acp.servers import EditorServer
 from agentcli.acp.session import EditorSession, SessionDefaults, SessionPlace, require_model
-from agentcli.errors import AgentError, SessionError, TurnInterrupted, UsageError, os_error_text
+from agentcli.errors import (
+    AgentError,
+    SessionError,
+    TurnInterrupted,
+    UsageError,
+    internal_error_text,
+    internal_errors,
+    os_error_text,
+)
 from agentcli.sessions.search.finder import find, new_folder, offered
 from agentcli.system.homes import state_home
 from agentcli.system.programs import user_environ
@@ -142,13 +150,10 @@ class EditorAgent:
         mcp_servers: list[EditorServer] | None = None,
         **meta: Any,
     ) -> NewSessionResponse:
-        session = self._new_session(_place(cwd, additional_directories, mcp_servers))
+        place = _place(cwd, additional_directories, mcp_servers)
+        session = EditorSession(self._defaults, self._editor, new_folder(self._home), place)
         await self._opened(session, session.begin)
-        return NewSessionResponse(
-            session_id=session.id,
-            modes=session.modes(),
-            config_options=session.options(self._models or ()),
-        )
+        return NewSessionResponse(session_id=session.id, **self._choices(session))
 
     async def load_session(
         self,
@@ -160,9 +165,7 @@ class EditorAgent:
     ) -> LoadSessionResponse:
         place = _place(cwd, additional_directories, mcp_servers)
         session = await self._loaded(session_id, place, replay=True)
-        return LoadSessionResponse(
-            modes=session.modes(), config_options=session.options(self._models or ())
-        )
+        return LoadSessionResponse(**self._choices(session))
 
     async def resume_session(
         self,
@@ -174,9 +177,7 @@ class EditorAgent:
     ) -> ResumeSessionResponse:
         place = _place(cwd, additional_directories, mcp_servers)
         session = await self._loaded(session_id, place, replay=False)
-        return ResumeSessionResponse(
-            modes=session.modes(), config_options=session.options(self._models or ())
-        )
+        return ResumeSessionResponse(**self._choices(session))
 
     async def list_sessions(
         self, cwd: str | None = None, cursor: str | None = None, **meta: Any
@@ -193,8 +194,7 @@ class EditorAgent:
         )
 
     async def close_session(self, session_id: str, **meta: Any) -> CloseSessionResponse:
-        session = self._session(session_id)
-        await self._end(session, TurnInterrupted("interrupted", 130))
+        await self._end(self._session(session_id), TurnInterrupted("interrupted", 130))
         return CloseSessionResponse()
 
     async def close_all(self, reason: TurnInterrupted) -> None:
@@ -254,8 +254,8 @@ class EditorAgent:
 
     # --- helpers
 
-    def _new_session(self, place: SessionPlace) -> EditorSession:
-        return EditorSession(self._defaults, self._editor, new_folder(self._home), place)
+    def _choices(self, session: EditorSession) -> dict[str, Any]:
+        return {"modes": session.modes(), "config_options": session.options(self._models or ())}
 
     def _session(self, session_id: str) -> EditorSession:
         """Return the open session. Raises RequestError if there is none."""
@@ -315,21 +315,20 @@ class EditorAgent:
     async def _on_thread(self, session: EditorSession, call: Callable[[], T]) -> T:
         """Do `call` on the session's thread. Raises RequestError for whatever goes wrong in it."""
 
+        def reported(error: Exception) -> AgentError:
+            log.exception("in session %s", session.id)
+            return AgentError(internal_error_text(error), hint="see the log of the session")
+
         def safely() -> T:
             try:
-                return call()
+                with internal_errors(reported, OSError, RequestError):
+                    return call()
             except TurnInterrupted as interrupt:
                 raise not_now(interrupt.reason) from interrupt
             except AgentError as error:
                 raise request_error(error) from error
             except OSError as error:
                 raise request_error(SessionError(os_error_text(error))) from error
-            except RequestError:
-                raise
-            except Exception as error:
-                log.exception("in session %s", session.id)
-                told = f"internal error: {type(error).__name__}: {error}"
-                raise request_error(AgentError(told, hint="see the log of the session")) from error
 
         return await asyncio.wrap_future(session.worker.do(safely))
 

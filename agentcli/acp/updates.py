@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Protocol
 
 from acp.helpers import (
     SessionUpdate,
@@ -43,7 +42,7 @@ from agentcli.events.progress import (
     TextDelta,
     ToolOutput,
 )
-from agentcli.sessions.state import State
+from agentcli.sessions.session import Session
 from agentcli.ui.notices import note
 from agentcli.ui.sanitize import printable
 from agentcli.ui.style import plain
@@ -62,22 +61,13 @@ _PLAN: dict[str, PlanEntryStatus] = {
 }
 
 
-class FollowedSession(Protocol):
-    """The session that is followed."""
-
-    @property
-    def state(self) -> State: ...
-    @property
-    def events(self) -> Sequence[Event]: ...
-
-
 class SessionUpdates:
     """Subscribes to a session. `send` gets the updates in order; `window` returns how many tokens a
     model takes."""
 
     def __init__(
         self,
-        session: FollowedSession,
+        session: Session,
         workspace: Path,
         send: Callable[[Update], None],
         window: Callable[[str], int],
@@ -106,7 +96,7 @@ class SessionUpdates:
                 self._tell_user(event)
             else:
                 self._tell(event)
-        asked = (each for each in newest_first(self._session.events) if _is_of_main(each))
+        asked = (each for each in newest_first(self._session.events) if each.begins_main_reply)
         if (last := next(asked, None)) is not None:
             self._tell_usage(last)
         self._tell_title()
@@ -126,7 +116,7 @@ class SessionUpdates:
                 self._tell_user(event)
         else:
             self._tell(event)
-        if _is_of_main(event):
+        if event.begins_main_reply:
             # The reply has ended, whatever became of it.
             self._streamed = self._thought = False
             self._tell_usage(event)
@@ -143,19 +133,20 @@ class SessionUpdates:
                 self._update(update_agent_thought_text(printable(words)))
             case ReplyAbandoned(reason=reason):
                 if self._streamed:
-                    self.say(f"*This reply broke off and is void: {reason}*")
+                    self.show_note(f"*This reply broke off and is void: {reason}*")
                 self._streamed = self._thought = False
             case ToolOutput(action_id=action_id, text=words):
                 self._add_output(action_id, words)
             case ChildProgress(action_id=action_id, doing=doing):
                 self._show_live(action_id, lambda: text(doing))
             case Notice(text=words):
-                self.say(f"*{words}*")
+                self.show_note(f"*{words}*")
             case Status():
                 self._tell_status(told)
 
-    def say(self, words: str) -> None:
-        """Show the user a note that is not from the model."""
+    def show_note(self, words: str) -> None:
+        """Show the user a note, such as one that is not from the model, as a paragraph of its
+        own."""
         self._begin_text()
         self._update(update_agent_message_text(printable(words)))
 
@@ -199,7 +190,7 @@ class SessionUpdates:
         if event.reasoning and not self._thought:
             self._update(update_agent_thought_text(printable(event.reasoning)))
         if event.content and not self._streamed:
-            self.say(event.content)
+            self.show_note(event.content)
         self._said = event.content
 
     def _tell_result(self, action: Action, observation: Event) -> None:
@@ -209,7 +200,7 @@ class SessionUpdates:
         if isinstance(action, AgentFinishAction):
             final = action.final_thought
             if final.strip() and final.strip() != self._said.strip():
-                self.say(final)
+                self.show_note(final)
         elif isinstance(observation, TaskTrackingObservation):
             self._update(update_plan(_entries(observation.task_list)))
         elif not isinstance(action, TaskTrackingAction | AgentThinkAction):
@@ -270,11 +261,6 @@ class SessionUpdates:
         if action_id in self._open and now - self._shown_at >= _BETWEEN_OUTPUTS_S:
             self._shown_at = now
             self._update(progress(action_id, [content()]))
-
-
-def _is_of_main(event: Event) -> bool:
-    """Return whether the event has the usage of the main model."""
-    return event.llm_metrics is not None and event.llm_metrics.part == "main"
 
 
 def _entries(items: Iterable[dict[str, str]]) -> list[PlanEntry]:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypedDict
 
-from agentcli.api.own_tools import OwnTool
+from agentcli.api.function_tools import ProgramTool
 from agentcli.events import Action, Event, Progress
 from agentcli.settings import Settings
 
@@ -49,7 +49,7 @@ class SessionOptions(TypedDict, total=False):
     """For a new session: text that follows the model's system prompt."""
     initial_events: Sequence[Event | Mapping[str, Any]]
     """For a new session: what was said and done before it, as event objects or as their JSON."""
-    tools: Sequence[OwnTool]
+    tools: Sequence[ProgramTool]
     """More tools for the model: plain functions, see `tool`. They must be given again when the
     session is opened again."""
     approve: Callable[[Action, str], bool | str]

@@ -26,7 +26,10 @@ _CTRL_C = 130
 
 
 class Session:
-    """A session. Use it as a context manager or `close` it: until then no other process can use it.
+    """A session as programs drive it: `agentcli.Session`. What is recorded of it is kept by the
+    `Session` of agentcli.sessions, which is called StoredSession beside this one.
+
+    Use it as a context manager or `close` it: until then no other process can use it.
 
     It works on the thread that calls it, and its commands end with the thread that opened it.
     Several sessions may be open at once, each on a thread of its own. Signals are left to the

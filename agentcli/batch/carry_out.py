@@ -20,21 +20,20 @@ from agentcli.app.agent_builder import AgentBuilder
 from agentcli.app.builders import builder_in
 from agentcli.app.checks.check import Check
 from agentcli.app.configuration.store import use_configured_store
+from agentcli.app.delegation.child_run import Follower
 from agentcli.batch.folders import BatchFolders
 from agentcli.batch.place import TaskPlace, TaskRecord, task_record
 from agentcli.batch.task import Activity, CheckOutcome, Order, Result, Status
 from agentcli.errors import AgentError, SessionError, TurnInterrupted, os_error_text
-from agentcli.events import Action, Event, Progress
 from agentcli.events.observations import AgentStateChangedObservation
-from agentcli.events.progress import ChildProgress, StepDone
-from agentcli.events.progress import Status as Phase
+from agentcli.events.progress import ChildProgress
 from agentcli.security.redact import Redactor
 from agentcli.security.secret_variables import masked_values
 from agentcli.sessions.search.finder import exists, state_of
 from agentcli.sessions.search.session_totals import totals
 from agentcli.sessions.session import Session as StoredSession
 from agentcli.sessions.session import SessionRecord, Subscriber, read_session
-from agentcli.sessions.state import AgentState, State
+from agentcli.sessions.state import AgentState
 from agentcli.system.homes import state_home
 from agentcli.system.programs import user_environ
 
@@ -96,7 +95,7 @@ def failed(order: Order, error: AgentError) -> Result:
     result = Result(id=order.task.id, status="error", error=told, exit_code=error.exit_code)
     with suppress(AgentError, OSError):
         known = task_record(BatchFolders(Path(order.out)), order.task.id)
-        if known is not None and exists(folder := _session_folder(known)):
+        if known is not None and exists(folder := known.session_folder):
             return result.model_copy(update=_used(read_session(folder)))
     return result
 
@@ -108,7 +107,7 @@ def _carried_out(order: Order, tell: Callable[[Activity], None]) -> Result:
         use_configured_store(order.values)
         tell(Activity("copying its files"))
         known = place.prepare(state_home(user_environ()))
-        folder = _session_folder(known)
+        folder = known.session_folder
         values = {**order.values, **_budget_setting(order, folder)}
         builder, _ = builder_in(place.workspace, values)
         try:
@@ -124,10 +123,6 @@ def _carried_out(order: Order, tell: Callable[[Activity], None]) -> Result:
     return result.model_copy(update={"workspace": str(place.workspace), "patch": redact(patch)})
 
 
-def _session_folder(known: TaskRecord) -> Path:
-    return state_home(user_environ()) / "sessions" / known.session
-
-
 def _budget_setting(order: Order, folder: Path) -> dict[str, float]:
     """Return the setting of the session's budget. Without one a session keeps its old limit."""
     if order.budget_usd is not None:
@@ -140,7 +135,10 @@ def _work(
     builder: AgentBuilder, folder: Path, order: Order, tell: Callable[[Activity], None]
 ) -> None:
     def subscribers(session: StoredSession) -> Sequence[Subscriber]:
-        return [_Follower(session, tell)]
+        return [Follower(session, 0, follow)]
+
+    def follow(progress: ChildProgress) -> None:
+        tell(Activity(progress.doing, progress.steps, progress.cost_usd))
 
     def is_over(change: AgentStateChangedObservation) -> bool:
         return _is_over(change, order)
@@ -236,30 +234,3 @@ def _status(last: AgentStateChangedObservation | None) -> Status:
     if last.agent_state == AgentState.PAUSED and last.reason in _LIMITS:
         return "limit"
     return "failed" if last.exit_code else "finished"
-
-
-class _Follower:
-    """Reports what the task is doing; subscribes to its session."""
-
-    def __init__(self, session: StoredSession, tell: Callable[[Activity], None]) -> None:
-        self._session = session
-        self._tell = tell
-        self._doing = "begins"
-
-    def on_event(self, event: Event) -> None:
-        if isinstance(event, Action) and event.runnable and event.tool_call_metadata is not None:
-            self._say(event.message)
-
-    def on_progress(self, progress: Progress) -> None:
-        match progress:
-            case Phase(phase=phase, detail=detail) if phase != "running":
-                self._say(detail or phase)
-            case ChildProgress(doing=doing):
-                self._say(f"its child: {doing}")
-            case StepDone():
-                self._say(self._doing)
-
-    def _say(self, doing: str) -> None:
-        self._doing = doing
-        state: State = self._session.state
-        self._tell(Activity(doing, state.iteration, state.cost_usd))

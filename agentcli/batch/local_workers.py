@@ -52,7 +52,7 @@ class LocalWorkers:
         found: list[Report] = []
         for key, _ in self._selector.select(seconds):
             with shield():
-                found += self._heard(key.data)
+                found += self._reports_of(key.data)
         return found
 
     def close(self) -> None:
@@ -74,10 +74,10 @@ class LocalWorkers:
         self._selector.register(process.program.stdout, selectors.EVENT_READ, process)
         return process
 
-    def _heard(self, process: _Process) -> Iterator[Report]:
+    def _reports_of(self, process: _Process) -> Iterator[Report]:
         lines = process.program.read_lines()
         if lines is None:
-            yield from self._lost(process)
+            yield from self._loss(process)
             return
         for line in lines:
             report = Report.model_validate_json(line)
@@ -88,7 +88,7 @@ class LocalWorkers:
                     self._dismiss(process)
             yield report
 
-    def _lost(self, process: _Process) -> Iterator[Report]:
+    def _loss(self, process: _Process) -> Iterator[Report]:
         code = self._dismiss(process)
         if process.order is not None:
             how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit {code}"

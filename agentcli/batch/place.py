@@ -22,7 +22,8 @@ from agentcli.files.private import read_private, remove_tree, replace_durably
 from agentcli.git.cloning import CloneFailed
 from agentcli.git.mirrors import WatchedTree, begin_repository, check_out
 from agentcli.sessions.search.finder import new_folder
-from agentcli.system.programs import find_program
+from agentcli.system.homes import state_home
+from agentcli.system.programs import find_program, user_environ
 
 _MOST_PATCH_BYTES = 50_000_000
 
@@ -37,6 +38,10 @@ class TaskRecord:
     session: str
     base: str
     worked_s: float = 0.0
+
+    @property
+    def session_folder(self) -> Path:
+        return state_home(user_environ()) / "sessions" / self.session
 
 
 def task_record(folders: BatchFolders, task_id: str) -> TaskRecord | None:
@@ -59,22 +64,18 @@ class TaskPlace:
         folders = BatchFolders(Path(order.out))
         self._order = order
         self._folders = folders
-        self._own = folders.task(order.task.id)
+        self.private_folder = folders.task(order.task.id)
+        """For what is known of the task, and for what runs beside its session."""
         self._git = find_git()
         self.workspace = folders.workspace(order.task.id)
-        self._watched = WatchedTree(self._git, self._own / "git", self.workspace)
-
-    @property
-    def own(self) -> Path:
-        """A private folder, for what runs beside the session."""
-        return self._own
+        self._watched = WatchedTree(self._git, self.private_folder / "git", self.workspace)
 
     @contextmanager
     def held(self, tell: Callable[[str], None]) -> Iterator[None]:
         """Have the task for this process alone, among all machines; `tell` is called while waiting.
         Raises SessionError if another process keeps it."""
-        self._own.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with held(self._own / "lock", tell):
+        self.private_folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with held(self.private_folder / "lock", tell):
             yield
 
     def prepare(self, home: Path) -> TaskRecord:
@@ -84,7 +85,7 @@ class TaskPlace:
         if known is not None:
             return known
         try:
-            self._own.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self.private_folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._fill()
             base = self._watch()
         except (CloneFailed, shutil.Error, OSError) as error:
@@ -112,12 +113,12 @@ class TaskPlace:
         return made.decode("utf-8", "surrogateescape")
 
     def _record(self, known: TaskRecord) -> None:
-        replace_durably(self._own / "begun.json", json.dumps(asdict(known)).encode())
+        replace_durably(self.private_folder / "begun.json", json.dumps(asdict(known)).encode())
 
     def _fill(self) -> None:
         """Copy the files. Nothing is recorded yet, so what is there is left from a failed
         attempt."""
-        for left in (self.workspace, self._own / "git"):
+        for left in (self.workspace, self.private_folder / "git"):
             if os.path.lexists(left):
                 remove_tree(left)
         self.workspace.parent.mkdir(mode=0o700, exist_ok=True)

@@ -128,19 +128,20 @@ class _Repositories:
         for task in tasks:
             if task.repo is not None:
                 self._refs.setdefault(task.repo, []).append(task.ref or _DEFAULT)
-        self._known: dict[str, dict[str, str]] = {}
-        self._failed: dict[str, str] = {}
+        self._known: dict[str, dict[str, str] | str] = {}
+        """For each repository the commits of its references, or why they can't be known."""
 
     def commit(self, repo: str, ref: str) -> tuple[str, str]:
         """Return the path of the mirror and the commit of `ref`. Raises _TaskFault."""
-        if repo not in self._known and repo not in self._failed:
+        if repo not in self._known:
             try:
                 self._known[repo] = self._look_up(repo)
             except (CloneFailed, OSError) as error:
-                self._failed[repo] = f"repo: {without_login(repo)} can't be fetched: {error}"
-        if repo in self._failed:
-            raise _TaskFault(self._failed[repo])
-        found = self._known[repo].get(ref or _DEFAULT)
+                self._known[repo] = f"repo: {without_login(repo)} can't be fetched: {error}"
+        known = self._known[repo]
+        if isinstance(known, str):
+            raise _TaskFault(known)
+        found = known.get(ref or _DEFAULT)
         if found is None:
             where = without_login(repo)
             told = f"ref: there is no commit, branch or tag {ref!r} in {where}"

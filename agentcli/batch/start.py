@@ -11,7 +11,6 @@ from typing import Any
 
 from agentcli.app.builders import builder_in
 from agentcli.batch.batch import Batch, Watcher, Workers
-from agentcli.batch.cluster.requirements import Cluster
 from agentcli.batch.cluster.workers import RayWorkers, require_reachable
 from agentcli.batch.folders import BatchFolders
 from agentcli.batch.ledger import Ledger, write_predictions
@@ -28,7 +27,6 @@ from agentcli.files.private import replace_atomically
 from agentcli.llm.catalog import Catalog
 from agentcli.llm.spending import spent_usd
 from agentcli.sessions.search.finder import exists, state_of
-from agentcli.system.homes import state_home
 from agentcli.system.programs import user_environ
 
 
@@ -57,9 +55,8 @@ def run_batch(
     `tell` is told what takes long before that. Raises UsageError and ConfigError before anything is
     begun, SessionError, and TurnInterrupted; after these two the same request continues the
     tasks."""
-    cluster = None if wanted.ray is None else Cluster(wanted.ray, wanted.workers)
-    if cluster is not None:
-        require_reachable(cluster)
+    if wanted.ray is not None:
+        require_reachable(wanted.ray)
     listed = read_tasks(wanted.tasks)
     _require_place_for(wanted.predictions)
     folders = BatchFolders(wanted.out.resolve())
@@ -73,8 +70,8 @@ def run_batch(
         budget = SharedBudget(wanted.budget_usd)
         _note_spent(budget, folders, orders, ledger, wanted)
         workers: Workers
-        if cluster is not None:
-            workers = RayWorkers(cluster, user_environ(), folders.out, folders.log, tell)
+        if wanted.ray is not None:
+            workers = RayWorkers(wanted.ray, wanted.workers, user_environ(), folders, tell)
         else:
             workers = LocalWorkers(wanted.workers or 1, user_environ(), folders.log, lock)
         try:
@@ -118,9 +115,8 @@ def _note_spent(
         known = task_record(folders, order.task.id)
         if known is None or order.task.id in ledger.results:
             continue
-        session = state_home(user_environ()) / "sessions" / known.session
-        if exists(session):
-            state = state_of(session)
+        if exists(known.session_folder):
+            state = state_of(known.session_folder)
             spent = spent_usd(state.metrics_with_children, catalog) + state.abandoned_usd
             budget.note(order.task.id, spent)
 

@@ -51,7 +51,7 @@ def read_tasks(path: Path) -> list[TaskEntry]:
         if isinstance(entry, str):
             faults.append(f"{path}:{line}: {entry}")
             continue
-        problems, task = _judged(entry, path.absolute().parent)
+        problems, task = _checked(entry, path.absolute().parent)
         # The ids are names of folders, and not every file system tells A from a.
         if task is not None and (before := first.setdefault(task.id.lower(), line)) != line:
             problems.append(f"id: {task.id!r} is the id of the task of line {before}, too")
@@ -147,7 +147,7 @@ def _of_yaml(text: str, path: Path) -> Iterator[tuple[int, Any]]:
         raise UsageError(f"{path}: it is no YAML: {error}") from error
 
 
-def _judged(entry: dict[str, Any], beside: Path) -> tuple[list[str], Task | None]:
+def _checked(entry: dict[str, Any], beside: Path) -> tuple[list[str], Task | None]:
     """Return the faults of an entry, and its task if it is one. Paths are relative to the file."""
     if any(_HALF.search(value) for value in entry.values() if isinstance(value, str)):
         return ["it has half of a character (a lone surrogate)"], None
@@ -156,7 +156,7 @@ def _judged(entry: dict[str, Any], beside: Path) -> tuple[list[str], Task | None
     try:
         task = Task.model_validate(entry)
     except ValidationError as error:
-        return [_told(fault) for fault in error.errors()], None
+        return [_fault_in_words(fault) for fault in error.errors()], None
     if task.repo is not None and is_url(task.repo):
         return [], task
     name = "repo" if task.workspace is None else "workspace"
@@ -167,7 +167,7 @@ def _judged(entry: dict[str, Any], beside: Path) -> tuple[list[str], Task | None
     return faults, task.model_copy(update={name: str(place)})
 
 
-def _told(fault: Any) -> str:
+def _fault_in_words(fault: Any) -> str:
     field = ".".join(str(part) for part in fault["loc"])
     if fault["type"] in _IN_WORDS:
         return f"{field}: it {_IN_WORDS[fault['type']]}"

@@ -13,7 +13,7 @@ from agentcli import interrupts
 from agentcli.batch.carry_out import BudgetUsedUp, StoreLost, carry_out, failed
 from agentcli.batch.line_program import Orders, send_line, take_stdout
 from agentcli.batch.task import Activity, Order, Report
-from agentcli.errors import AgentError, TurnInterrupted
+from agentcli.errors import AgentError, TurnInterrupted, internal_error_text, internal_errors
 from agentcli.system import programs
 
 
@@ -53,6 +53,11 @@ def _serve(reports: TextIO) -> None:
         at_work.clear()
 
 
+def _reported(error: Exception) -> AgentError:
+    traceback.print_exc()
+    return AgentError(internal_error_text(error))
+
+
 def _carry_out(order: Order, reports: TextIO) -> None:
     name = order.task.id
 
@@ -60,15 +65,13 @@ def _carry_out(order: Order, reports: TextIO) -> None:
         send_line(reports, Report(task_id=name, doing=doing).as_line())
 
     try:
-        report = Report(task_id=name, result=carry_out(order, tell))
+        with internal_errors(_reported, BudgetUsedUp, StoreLost):
+            report = Report(task_id=name, result=carry_out(order, tell))
     except BudgetUsedUp as need:
         report = Report(task_id=name, spent_usd=need.spent_usd)
     except StoreLost as lost:
         report = Report(task_id=name, store_lost=str(lost))
-    except Exception as error:
-        # A bug ends this task but not the batch; the traceback goes to the log.
-        traceback.print_exc()
-        told = f"internal error: {type(error).__name__}: {error}"
-        report = Report(task_id=name, result=failed(order, AgentError(told)))
+    except AgentError as error:
+        report = Report(task_id=name, result=failed(order, error))
     with interrupts.shield():
         send_line(reports, report.as_line())

@@ -234,11 +234,9 @@ def _make_hideable(path: Path, scope: AccessScope) -> None:
         return
     # Settings of the whole machine must be readable for other users.
     mode = 0o700 if path.is_relative_to(scope.home) else 0o755
-    try:
+    with suppress(OSError):
         if path.suffix:
             path.parent.mkdir(mode=mode, parents=True, exist_ok=True)
             path.touch(mode=stat.S_IRUSR | stat.S_IWUSR)
         else:
             path.mkdir(mode=mode, parents=True, exist_ok=True)
-    except OSError:
-        return

@@ -134,7 +134,7 @@ class OpenPort:
             self._namespace.close()
             raise
         self.port: int = listener.getsockname()[1]
-        self._relay = Relay(listener, lambda: self._namespace.connect(port), _is_own)
+        self._relay = Relay(listener, lambda: self._namespace.connect(port), _is_of_user)
 
     @property
     def url(self) -> str:
@@ -180,7 +180,7 @@ def _listening_ports(pid: int) -> Iterator[int]:
                     yield int(number, 16)
 
 
-def _is_own(connection: socket.socket) -> bool:
+def _is_of_user(connection: socket.socket) -> bool:
     """Return whether the other end belongs to a program of our user or of root, because every user
     can connect to the machine's loopback. False if that end is closed: the kernel then reports no
     owner."""

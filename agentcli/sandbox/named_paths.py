@@ -65,12 +65,12 @@ def why_not_shown(path: Path, scope: AccessScope) -> str:
     if private is not None and _leads_through_link(private, path.relative_to(TMP)):
         return "the session has put a link in its place"
     try:
-        return _judged(path)
+        return _what_is_wrong(path)
     except OSError as error:
         return f"it can't be read: {error.strerror}"
 
 
-def _judged(path: Path) -> str:
+def _what_is_wrong(path: Path) -> str:
     """Return what is wrong with the path, or "". Raises OSError."""
     folder = os.open(TMP, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

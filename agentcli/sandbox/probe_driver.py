@@ -24,46 +24,13 @@ _LIMIT_S = 3
 
 
 def main(place: dict[str, Any]) -> dict[str, bool]:
-    return {name: _succeeds(attempt) for name, attempt in _attempts(place).items()}
+    attempts = {**WORK, **ATTACKS}
+    return {name: _succeeds(attempt, place) for name, attempt in attempts.items()}
 
 
-def _attempts(place: dict[str, Any]) -> dict[str, Callable[[], object]]:
-    inside, outside = place["workspace"], place["outside"]
-    return {
-        "write in the workspace": lambda: _write(f"{inside}/new"),
-        "git commit": lambda: _commit(inside),
-        "terminal": _terminal,
-        "processes": _processes,
-        "server on 127.0.0.1": _loopback,
-        "write outside": lambda: _write(f"{outside}/new"),
-        "write outside by a link": lambda: _write_by_link(inside, outside),
-        "remove outside": lambda: os.unlink(f"{outside}/removable"),
-        "empty a file outside": lambda: os.truncate(f"{outside}/full", 0),
-        "change modes outside": lambda: os.chmod(f"{outside}/full", 0o640),
-        "change git hooks": lambda: _write(f"{inside}/.git/hooks/pre-commit"),
-        "change git settings": lambda: _write(f"{inside}/.git/config"),
-        "move .git away": lambda: os.rename(f"{inside}/.git", f"{inside}/moved"),
-        "read secrets": lambda: _read(f"{place['secret']}/key"),
-        "read the agent's state": lambda: _read(f"{place['own']}/config"),
-        "write the agent's state": lambda: _write(f"{place['own']}/new"),
-        "read its outputs": lambda: _read(f"{place['own']}/outputs/shown"),
-        "see files in the real /tmp": lambda: _read(f"{place['seen_tmp']}/real"),
-        "tcp": lambda: _connect(place["tcp"]),
-        "udp": lambda: _send_datagram(place["udp"]),
-        "raw sockets": lambda: socket.socket(socket.AF_INET, socket.SOCK_RAW, 1),
-        "netlink": _netlink,
-        "sockets of daemons": lambda: _connect_unix(place["unix"]),
-        "abstract sockets": lambda: _connect_unix("\0" + place["abstract"]),
-        "signal the agent": lambda: _signal(place["pid"], place["started"]),
-        "read the agent's environment": lambda: _environ(place["pid"], place["started"]),
-        "new namespaces": _new_namespaces,
-        "follow other processes": _trace,
-    }
-
-
-def _succeeds(attempt: Callable[[], object]) -> bool:
+def _succeeds(attempt: Callable[[dict[str, Any]], object], place: dict[str, Any]) -> bool:
     try:
-        attempt()
+        attempt(place)
     except (OSError, ValueError, subprocess.SubprocessError):
         return False
     return True
@@ -174,6 +141,43 @@ def _trace() -> None:
         os._exit(0 if ctypes.CDLL(None).ptrace(0, 0, 0, 0) == 0 else 1)
     if os.waitpid(child, 0)[1] != 0:
         raise ValueError("refused")
+
+
+WORK: dict[str, Callable[[dict[str, Any]], object]] = {
+    "write in the workspace": lambda place: _write(f"{place['workspace']}/new"),
+    "git commit": lambda place: _commit(place["workspace"]),
+    "terminal": lambda place: _terminal(),
+    "processes": lambda place: _processes(),
+    "server on 127.0.0.1": lambda place: _loopback(),
+    "read its outputs": lambda place: _read(f"{place['own']}/outputs/shown"),
+}
+"""What ordinary work needs."""
+ATTACKS: dict[str, Callable[[dict[str, Any]], object]] = {
+    "write outside": lambda place: _write(f"{place['outside']}/new"),
+    "write outside by a link": lambda place: _write_by_link(place["workspace"], place["outside"]),
+    "remove outside": lambda place: os.unlink(f"{place['outside']}/removable"),
+    "empty a file outside": lambda place: os.truncate(f"{place['outside']}/full", 0),
+    "change modes outside": lambda place: os.chmod(f"{place['outside']}/full", 0o640),
+    "change git hooks": lambda place: _write(f"{place['workspace']}/.git/hooks/pre-commit"),
+    "change git settings": lambda place: _write(f"{place['workspace']}/.git/config"),
+    "move .git away": lambda place: os.rename(
+        f"{place['workspace']}/.git", f"{place['workspace']}/moved"
+    ),
+    "read secrets": lambda place: _read(f"{place['secret']}/key"),
+    "read the agent's state": lambda place: _read(f"{place['own']}/config"),
+    "write the agent's state": lambda place: _write(f"{place['own']}/new"),
+    "see files in the real /tmp": lambda place: _read(f"{place['seen_tmp']}/real"),
+    "tcp": lambda place: _connect(place["tcp"]),
+    "udp": lambda place: _send_datagram(place["udp"]),
+    "raw sockets": lambda place: socket.socket(socket.AF_INET, socket.SOCK_RAW, 1),
+    "netlink": lambda place: _netlink(),
+    "sockets of daemons": lambda place: _connect_unix(place["unix"]),
+    "abstract sockets": lambda place: _connect_unix("\0" + place["abstract"]),
+    "signal the agent": lambda place: _signal(place["pid"], place["started"]),
+    "read the agent's environment": lambda place: _environ(place["pid"], place["started"]),
+    "new namespaces": lambda place: _new_namespaces(),
+    "follow other processes": lambda place: _trace(),
+}
 
 
 if __name__ == "__main__":

@@ -17,23 +17,11 @@ from typing import Any
 from agentcli.files.access_scope import AccessScope
 from agentcli.git.repositories import find_repository
 from agentcli.sandbox.landlock import SCOPES_VERSION, SOCKETS_VERSION, landlock_version
+from agentcli.sandbox.probe_driver import ATTACKS, WORK
 from agentcli.sandbox.selection import Sandbox, SpawnOptions
 from agentcli.system.processes import process_stat
 
 _LIMIT_S = 30
-WORK = (
-    *("write in the workspace", "git commit", "terminal", "processes", "server on 127.0.0.1"),
-    "read its outputs",
-)
-"""What ordinary work needs."""
-ATTACKS = (
-    *("write outside", "write outside by a link", "remove outside", "empty a file outside"),
-    *("change modes outside", "change git hooks", "change git settings", "move .git away"),
-    *("read secrets", "read the agent's state", "write the agent's state"),
-    *("see files in the real /tmp", "tcp", "udp", "raw sockets", "netlink", "sockets of daemons"),
-    *("abstract sockets", "signal the agent", "read the agent's environment", "new namespaces"),
-    "follow other processes",
-)
 
 
 def expected(layer: str) -> dict[str, bool]:

@@ -38,17 +38,17 @@ def find_access_scope(
     *,
     tmp: Path,
     writable: Sequence[Path] = (),
-    own: Sequence[Path] = (),
+    agent_files: Sequence[Path] = (),
     readable: Sequence[Path] = (),
     confined: bool = False,
     only_named: bool = False,
 ) -> AccessScope:
     """Find the access scope of a session in `workspace`.
 
-    `writable` are further folders that the user named. `own` are the agent's settings and state,
-    of which commands may see only `readable`, such as a session's outputs. `tmp` is the session's
-    folder that commands find at /tmp. `confined`: only the workspace, these folders and the
-    system's may be read. `only_named`: of the workspace, only what the user named is writable.
+    `writable` are further folders that the user named. `agent_files` are the agent's settings and
+    state, of which commands may see only `readable`, such as a session's outputs. `tmp` is the
+    session's folder that commands find at /tmp. `confined`: only the workspace, these folders and
+    the system's may be read. `only_named`: of the workspace, only what the user named is writable.
 
     The repository's root is writable, unless that is the home folder or above it; then only the
     workspace is. A secret folder that the user chose as workspace is not hidden.
@@ -65,7 +65,7 @@ def find_access_scope(
     settings = [f / name for f in git_folders for name in ("config", "config.worktree")]
     top = repository.root if repository is not None else workspace
     named = named_places(top, settings, environ, roots)
-    ours = _resolved(own)
+    ours = _resolved(agent_files)
     confined_to = shown_places(home, environ, workspace) if confined else ()
     return AccessScope(
         workspace=workspace,

@@ -215,7 +215,7 @@ def choose_sandbox(layer: str, scope: AccessScope, *, network: bool, cache: Path
     whose notes say why. What worked is cached in the folder `cache` until the machine restarts or
     something relevant changes. Raises ConfigError if a named layer does not work."""
     if layer == NO_LAYER:
-        return replace(_none(scope), network=True)
+        return _none(scope)
     reasons: list[str] = []
     for name in _LAYERS if layer == "auto" else (layer,):
         sandbox = Sandbox(name, scope, network, _NOTES[name], _program(name))
@@ -226,7 +226,7 @@ def choose_sandbox(layer: str, scope: AccessScope, *, network: bool, cache: Path
         if layer != "auto":
             raise ConfigError(f"the sandbox {name} does not work here: {reason}", hint=_hint(name))
     notes = tuple(reason.replace(" is stronger but", "") for reason in reasons)
-    return replace(_none(scope), network=True, notes=(*_NOTES[NO_LAYER], *notes))
+    return replace(_none(scope), notes=(*_NOTES[NO_LAYER], *notes))
 
 
 def _kernel_notes(layer: str) -> Iterator[str]:

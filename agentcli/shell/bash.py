@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
 from collections.abc import Mapping
@@ -12,15 +11,15 @@ from agentcli.files.private import read_private, write_private
 from agentcli.sandbox.selection import SpawnOptions
 from agentcli.shell import bash_lines
 from agentcli.shell.bash_lines import Pipes
-from agentcli.shell.exchange import Exchange, Outcome, Watch, stop
-from agentcli.shell.output import Capture, LiveOutput, clean
+from agentcli.shell.exchange import Exchange, Outcome, Watch
+from agentcli.shell.interpreter import InterpreterProcess
+from agentcli.shell.output import Capture, LiveOutput
 from agentcli.shell.terminal import Terminal
 from agentcli.shell.variables import ExportWatch
 from agentcli.system import processes
-from agentcli.system.processes import ProcessHandle, TerminalWait
+from agentcli.system.processes import TerminalWait
 from agentcli.system.programs import find_program
 
-_READY_S = 20.0
 _ASK_S = 10.0
 _END_S = 3.0
 _GUESS_QUIET_S = 1.0
@@ -33,13 +32,10 @@ _PROMPT = re.compile(
 )
 
 
-class NotStarted(OSError):
-    """What surrounds the program ended before it started. A path to be hidden or shown may have
-    vanished meanwhile, so another try may succeed."""
-
-
-class Bash:
+class Bash(InterpreterProcess):
     """`folder` is for this bash alone: the pipes, its start file and the current script."""
+
+    _READY_S = 20.0
 
     def __init__(
         self,
@@ -59,61 +55,34 @@ class Bash:
         self._rc = write_private(folder / "rc", bash_lines.start_lines(exports))
         bash = find_program("bash") or "/bin/bash"
         command = (bash, "--noprofile", "--rcfile", str(self._rc), "--noediting", "-i")
-        self.terminal = Terminal(options, command, folder=folder, env=env)
+        super().__init__("the shell", Terminal(options, command, folder=folder, env=env))
         self.cwd = cwd
         self.status = 0
         self.flags = ""
-        self.late = (b"", b"")
-        """Output after the end of the last script, by processes that it left behind."""
-        self._token = os.urandom(8).hex()
-        self._counter = 0
         self._lists_jobs = False
-        self._ready = False
-        self._leader: ProcessHandle | None = None
         self._exports = ExportWatch()
         self._listing = b""
 
     @property
-    def alive(self) -> bool:
-        return self.terminal.alive and (self._leader is None or self._leader.alive)
-
-    @property
     def reachable(self) -> bool:
-        """False once a command has removed one of the pipes."""
         return all(path.exists() for path in self._pipes)
 
     @property
     def _pipes(self) -> Pipes:
         return Pipes(self.terminal.output_path, self.terminal.report_path)
 
-    @property
-    def leader(self) -> int:
-        """The pid of bash itself as this process sees it; not that of a sandbox around it."""
-        return self._leader.pid if self._leader else self.terminal.pid
-
-    @property
-    def has_answered(self) -> bool:
-        """Whether it has ever answered a request."""
-        return self._ready
-
-    def await_ready(self, capture: Capture) -> None:
-        """Wait until bash answers. Raises NotStarted if it ends first, OSError if it doesn't
-        answer."""
-        if self._ready:
-            return
-        exchange = self._exchange(capture)
-        exchange.ask_again()
-        outcome = exchange.wait(_READY_S)
-        if outcome is not Outcome.DONE:
-            said = clean(exchange.before).strip()
-            why = f"the shell did not start: {said or outcome.value}"
-            raise NotStarted(why) if outcome is Outcome.DIED else OSError(why)
-        self._ready = True
-        self._leader = self.terminal.foreground_leader()
+    def await_ready(self, capture: Capture) -> Exchange:
+        exchange = super().await_ready(capture)
         # The file may hold values that the session's record must not contain.
         self._rc.unlink(missing_ok=True)
         self._listing = exchange.listing or b""
         self.changed_exports()
+        return exchange
+
+    def _first_request(self, capture: Capture) -> Exchange:
+        exchange = self._exchange(capture)
+        exchange.ask_again()
+        return exchange
 
     def begin(self, script: bytes, capture: Capture, *, stdin: bool) -> Exchange:
         """Start `script`; its commands see the status of the previous one as `$?`."""
@@ -143,13 +112,12 @@ class Bash:
         return exchange.wait(seconds, live=live, watch=watch, wakeable=True)
 
     def stop(self, exchange: Exchange) -> Outcome:
-        """Stop what runs, within 5 s."""
-        outcome = stop(exchange, self._leader)
+        outcome = super().stop(exchange)
         if outcome is Outcome.DONE:
             self._end_strays(exchange)
         return outcome
 
-    def told_parts(self, exchange: Exchange) -> str:
+    def recorded_parts(self, exchange: Exchange) -> str:
         """Return the value of the variable of `parts` after a command was stopped."""
         target = self.terminal.folder / "parts"
         self.ask(bash_lines.parts_script(target), exchange.capture)
@@ -172,17 +140,6 @@ class Bash:
     def changed_exports(self) -> dict[str, str | None]:
         """Return the exported variables that changed since the last call; None means unset."""
         return self._exports.changes(self._listing)
-
-    def exit_code(self) -> int:
-        """Return the exit code of a bash that is not alive, after ending what it left running."""
-        self.terminal.kill()
-        self.terminal.reap()
-        return self.terminal.exit_code
-
-    def close(self) -> None:
-        self.terminal.close()
-        if self._leader is not None:
-            self._leader.close()
 
     def end(self) -> tuple[int, int]:
         """Close it, wait until everything it started is gone, and return how many processes it had
@@ -241,8 +198,7 @@ class Bash:
             self._listing = exchange.listing or self._listing
 
     def _exchange(self, capture: Capture) -> Exchange:
-        self._counter += 1
-        nonce = f"{self._token}{self._counter}"
+        nonce = self._nonce()
         return Exchange(
             self.terminal,
             nonce,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import signal
+import termios
 from threading import Event, Thread
 
 from agentcli.shell.bash import Bash
@@ -85,7 +86,7 @@ class DetachedJob(Job):
         try:
             self._follow()
             self._outlast()
-        except Exception:
+        except (OSError, termios.error):
             log.exception("%s can't be followed any more", self.job_id)
         finally:
             self.over = True

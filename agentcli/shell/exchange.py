@@ -103,13 +103,8 @@ class Exchange:
         """Whether the beginning of its output has been found."""
         return any(stream.begun for stream in self._streams)
 
-    @property
-    def before(self) -> bytes:
-        """What came before its output; only the newest part if there was much."""
-        return b"".join(stream.before for stream in self._streams)
-
     def take_before(self) -> bytes:
-        """Return `before` and clear it."""
+        """Return, once, what came before its output; only the newest part if there was much."""
         return b"".join(stream.take_before() for stream in self._streams)
 
     @property

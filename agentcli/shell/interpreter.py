@@ -1,5 +1,5 @@
-"""What the session's bash and Python have in common: how both are followed, stopped and reported
-on."""
+"""What the session's bash and Python have in common: how both are started, followed, stopped and
+reported on."""
 
 from __future__ import annotations
 
@@ -9,42 +9,121 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from agentcli.files.access_scope import AccessScope
 from agentcli.files.names import OUTPUTS_VARIABLE
 from agentcli.files.output_folder import OutputFolder
 from agentcli.files.private import private_folder
+from agentcli.interrupts import shield
 from agentcli.sandbox.selection import NO_LAYER, Sandbox
-from agentcli.shell.exchange import Exchange, Outcome
+from agentcli.shell.exchange import Exchange, Outcome, stop
 from agentcli.shell.output import HEAD_SHARE, Capture, LiveOutput, clean
 from agentcli.shell.terminal import Terminal
-from agentcli.system.processes import ENVIRONMENT_MARK
+from agentcli.system.processes import ENVIRONMENT_MARK, ProcessHandle
 
-STARTS = 5
+_STARTS = 5
 """How often to try to start: paths that the sandbox hides may come and go."""
 LATE_CHARS = 2000
 
 OnOutput = Callable[[str], None] | None
 
 
+class NotStarted(OSError):
+    """What surrounds the program ended before it started. A path to be hidden or shown may have
+    vanished meanwhile, so another try may succeed."""
+
+
+class InterpreterProcess(ABC):
+    """A process on a terminal that runs what we request, and reports on it. `name` is for
+    messages."""
+
+    _READY_S: ClassVar[float]
+
+    def __init__(self, name: str, terminal: Terminal) -> None:
+        self.terminal = terminal
+        self.has_answered = False
+        self.late = (b"", b"")
+        """Output after the end of the last request, by processes that it left behind."""
+        self._name = name
+        self._leader: ProcessHandle | None = None
+        self._token = os.urandom(8).hex()
+        self._requests = 0
+
+    @property
+    def alive(self) -> bool:
+        return self.terminal.alive and (self._leader is None or self._leader.alive)
+
+    @property
+    def reachable(self) -> bool:
+        """False once something that it ran has removed a pipe."""
+        return self.terminal.report_path.exists()
+
+    @property
+    def leader(self) -> int:
+        """The pid of the interpreter itself as our process sees it; not that of a sandbox around
+        it."""
+        return self._leader.pid if self._leader else self.terminal.pid
+
+    def await_ready(self, capture: Capture) -> Exchange:
+        """Wait until it answers for the first time. Raises NotStarted if it ends first, OSError if
+        it doesn't answer."""
+        exchange = self._first_request(capture)
+        outcome = exchange.wait(self._READY_S)
+        if outcome is not Outcome.DONE:
+            said = clean(exchange.take_before()).strip()
+            why = f"{self._name} did not start: {said or outcome.value}"
+            raise NotStarted(why) if outcome is Outcome.DIED else OSError(why)
+        self.has_answered = True
+        self._leader = self.terminal.foreground_leader()
+        return exchange
+
+    @abstractmethod
+    def _first_request(self, capture: Capture) -> Exchange:
+        """Begin a request that only has to be answered."""
+
+    def stop(self, exchange: Exchange) -> Outcome:
+        """Stop what runs, within 5 s."""
+        return stop(exchange, self._leader)
+
+    def exit_code(self) -> int:
+        """Return the exit code of a process that is not alive, after ending what it left
+        running."""
+        self.terminal.kill()
+        self.terminal.reap()
+        return self.terminal.exit_code
+
+    def close(self) -> None:
+        self.terminal.close()
+        if self._leader is not None:
+            self._leader.close()
+
+    def _nonce(self) -> str:
+        self._requests += 1
+        return f"{self._token}{self._requests}"
+
+
+ProcessT = TypeVar("ProcessT", bound=InterpreterProcess)
+
+
 @dataclass
-class Running:
+class Running(Generic[ProcessT]):
     """A running request, and the notes for its result."""
 
     exchange: Exchange
+    process: ProcessT
     notes: list[str] = field(default_factory=list)
     started: float = field(default_factory=time.monotonic)
 
 
 _NO_SANDBOX = Sandbox(NO_LAYER, AccessScope(Path("/"), Path("/"), ()))
 
-RunningT = TypeVar("RunningT", bound=Running)
+RunningT = TypeVar("RunningT", bound=Running[Any])
 ResultT = TypeVar("ResultT")
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Interpreter(ABC, Generic[RunningT, ResultT]):
+class Interpreter(ABC, Generic[ProcessT, RunningT, ResultT]):
     """Runs one thing at a time, for one thread. An exception raised meanwhile (by a signal handler
     or `on_output`) stops it and is raised again; `last_result` then holds the partial result.
 
@@ -55,6 +134,8 @@ class Interpreter(ABC, Generic[RunningT, ResultT]):
 
     _KIND: ClassVar[str]
     """The prefix of file names."""
+    _NAME: ClassVar[str]
+    """In messages."""
 
     cwd: str
     """The folder as commands see it."""
@@ -71,7 +152,17 @@ class Interpreter(ABC, Generic[RunningT, ResultT]):
         self._marks = {ENVIRONMENT_MARK: self.identity, OUTPUTS_VARIABLE: str(self.outputs.path)}
         self._env = {**self.env, **self._marks}
         self._counter = 0
+        self._process: ProcessT | None = None
         self._followed: Terminal | None = None
+
+    def start(self) -> None:
+        """Start the process and return at once. Raises OSError if it can't be started."""
+        if self._process is None:
+            self._spawn()
+
+    @abstractmethod
+    def restart(self) -> None:
+        """Start a fresh process."""
 
     def kill_soon(self) -> None:
         """End what runs, together with its interpreter. Callable from any thread."""
@@ -83,10 +174,56 @@ class Interpreter(ABC, Generic[RunningT, ResultT]):
         """Return the outcome, and whether the time limit stopped it."""
 
     @abstractmethod
-    def _stop(self, running: RunningT) -> Outcome: ...
+    def _conclude(self, running: RunningT, outcome: Outcome, *, timed_out: bool) -> ResultT: ...
 
     @abstractmethod
-    def _conclude(self, running: RunningT, outcome: Outcome, *, timed_out: bool) -> ResultT: ...
+    def _new_process(self) -> ProcessT: ...
+
+    @abstractmethod
+    def _replace(self, reason: str) -> str:
+        """Restart it for this reason, and return a note about that."""
+
+    def _spawn(self) -> ProcessT:
+        # A started process must be recorded here before an interrupt can strike.
+        with shield():
+            self._process = self._new_process()
+        self._followed = self._process.terminal
+        return self._process
+
+    def _drop(self) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            process.close()
+
+    def _ready(self) -> tuple[ProcessT, list[str]]:
+        """Return a process that waits for a request, and notes about what that took."""
+        notes = []
+        process = self._process
+        if process is not None and process.has_answered and not process.alive:
+            notes.append(self._replace(f"the {self._NAME} ended (status {process.exit_code()})"))
+        if self._process is not None and not self._process.reachable:
+            notes.append(self._replace(f"the {self._NAME} had lost its files"))
+        try:
+            process = self._awaited(lambda: self._process or self._spawn(), self._drop)
+            return process, [*notes, *self._open_ports(process.terminal, process.leader)]
+        except OSError:
+            self._drop()
+            raise
+
+    def _awaited(self, start: Callable[[], ProcessT], drop: Callable[[], None]) -> ProcessT:
+        """Return a process that has answered, dropping those that end before. Raises NotStarted
+        after some of these."""
+        for left in reversed(range(_STARTS)):
+            process = start()
+            try:
+                if not process.has_answered:
+                    process.await_ready(self._capture())
+                break
+            except NotStarted:
+                if not left:
+                    raise
+                drop()
+        return process
 
     def _follow(self, running: RunningT, timeout: float, on_output: OnOutput) -> ResultT:
         self._followed = running.exchange.terminal
@@ -103,7 +240,7 @@ class Interpreter(ABC, Generic[RunningT, ResultT]):
         outcome = Outcome.DIED
         running.notes.append("interrupted")
         try:
-            outcome = self._stop(running)
+            outcome = running.process.stop(running.exchange)
         except BaseException:
             running.exchange.terminal.kill()
             raise

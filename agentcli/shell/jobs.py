@@ -93,7 +93,7 @@ class SubshellJob(Job):
 
     def look(self) -> bool:
         if not self.over and not (self._handle is not None and self._handle.alive):
-            self.exit_code = self._told()
+            self.exit_code = self._recorded_exit_code()
             self.over = self._handle is not None or self.exit_code is not None
         return self.over
 
@@ -104,7 +104,7 @@ class SubshellJob(Job):
         if self.process is None:
             return False
         sent = processes.end_tree(self.process, _LADDER)
-        self.over, told = True, self._told()
+        self.over, told = True, self._recorded_exit_code()
         self.exit_code = 128 + sent if told is None else told
         return True
 
@@ -113,7 +113,7 @@ class SubshellJob(Job):
             return False
         if self.process is not None:
             processes.end_tree(self.process, _LADDER[-1:])
-        told = self._told()
+        told = self._recorded_exit_code()
         # Some jobs live long enough to record the signal that ended them.
         self.over, self.exit_code = True, None if told in _STRUCK else told
         return self.exit_code is None
@@ -123,7 +123,7 @@ class SubshellJob(Job):
         if self._handle is not None:
             self._handle.close()
 
-    def _told(self) -> int | None:
+    def _recorded_exit_code(self) -> int | None:
         """Return the exit code that it left."""
         text = read_private(self._status) or b""
         return int(text) & 0xFF if text.isdigit() and len(text) <= 3 else None

@@ -86,14 +86,9 @@ class MarkedSection:
         self.after = b""
         """What followed the second mark."""
 
-    @property
-    def before(self) -> bytes:
-        """What came before the first mark; the newest 256 kB of it."""
-        return bytes(self._before)
-
     def take_before(self) -> bytes:
-        """Return `before` and clear it."""
-        before = self.before
+        """Return, once, what came before the first mark; the newest 256 kB of it."""
+        before = bytes(self._before)
         self._before.clear()
         return before
 

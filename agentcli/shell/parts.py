@@ -61,7 +61,7 @@ def _is_blank(part: str) -> bool:
     return not part.replace("\\\n", "").strip()
 
 
-def marked(parts: Sequence[str]) -> str:
+def with_marks(parts: Sequence[str]) -> str:
     """Return a command that also records, in a variable, number and status of each part that ends:
     all except the last, and those whose status the next part reads itself."""
     text = ""
@@ -71,7 +71,7 @@ def marked(parts: Sequence[str]) -> str:
     return text + parts[-1]
 
 
-def ended(parts: Sequence[str], told: str) -> list[tuple[str, int]]:
+def ended_parts(parts: Sequence[str], told: str) -> list[tuple[str, int]]:
     """Return the parts that had ended with their statuses; `told` is what the variable held."""
     found = re.findall(r"(\d{1,4}):(\d{1,3})\b", told)
     return [(shortened(parts[int(n)]), int(code)) for n, code in found if int(n) < len(parts)]

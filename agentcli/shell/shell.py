@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from agentcli.files.output_folder import DISK_BYTES
@@ -13,14 +13,14 @@ from agentcli.interrupts import shield
 from agentcli.sandbox.hints import WithheldEnvironment, differences
 from agentcli.sandbox.selection import Sandbox
 from agentcli.shell import bash_lines
-from agentcli.shell.bash import Bash, NotStarted
+from agentcli.shell.bash import Bash
 from agentcli.shell.command_result import CommandResult
 from agentcli.shell.detached import NEW_SHELL, SENT, DetachedJob
 from agentcli.shell.exchange import Outcome
-from agentcli.shell.interpreter import LATE_CHARS, STARTS, Interpreter, OnOutput, Running
+from agentcli.shell.interpreter import LATE_CHARS, Interpreter, OnOutput, Running
 from agentcli.shell.jobs import Job, begin_job
 from agentcli.shell.output import LiveOutput
-from agentcli.shell.parts import head_share, marked, parts_of
+from agentcli.shell.parts import head_share, parts_of, with_marks
 from agentcli.shell.terminal import Terminal, typed
 from agentcli.shell.time_limit import stop_at_limit
 from agentcli.shell.variables import Exports, storable
@@ -37,8 +37,7 @@ _NOT_TOLD_APART = "the job can't be told from the shell's other processes; it en
 
 
 @dataclass(kw_only=True)
-class _Running(Running):
-    bash: Bash
+class _Running(Running[Bash]):
     layer: str
     stdin: bool = False
     quiet_shell: bool = True
@@ -48,7 +47,7 @@ class _Running(Running):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Shell(Interpreter[_Running, CommandResult]):
+class Shell(Interpreter[Bash, _Running, CommandResult]):
     """`full_env` is the whole environment of commands that `run_wider` lets out of the `sandbox`,
     except for the `withheld_environment`, given by variable. `exports` are the changes that earlier
     commands made to the exported variables. bash, and each that replaces it, starts with those
@@ -57,6 +56,7 @@ class Shell(Interpreter[_Running, CommandResult]):
     """
 
     _KIND = "bash"
+    _NAME = "shell"
 
     full_env: Mapping[str, str] | None = None
     withheld_environment: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -69,7 +69,6 @@ class Shell(Interpreter[_Running, CommandResult]):
         self._withheld = WithheldEnvironment(self.withheld_environment)
         self._job_folder = self.scratch / f"jobs-{self.identity}"
         self._next_notes = [*self.first_notes]
-        self._bash: Bash | None = None
         self._running: _Running | None = None
         self._new_exports: dict[str, str | None] = {}
         """Changes that no result has reported yet."""
@@ -81,7 +80,7 @@ class Shell(Interpreter[_Running, CommandResult]):
         self._foreground: Terminal | None = None
         """The terminal of the command that is being waited for."""
 
-    def own_exports(self) -> dict[str, str | None]:
+    def current_exports(self) -> dict[str, str | None]:
         """Return what earlier commands changed of the exported variables of the shell's own bash;
         None means unset."""
         return self.exports.inside(self.sandbox.layer, self._env)
@@ -89,11 +88,6 @@ class Shell(Interpreter[_Running, CommandResult]):
     @property
     def jobs(self) -> tuple[Job, ...]:
         return tuple(self._jobs.values())
-
-    def start(self) -> None:
-        """Start bash and return at once. Raises OSError if it can't be started."""
-        if self._bash is None:
-            self._spawn()
 
     def run(
         self,
@@ -114,15 +108,15 @@ class Shell(Interpreter[_Running, CommandResult]):
         bash, notes = self._ready()
         quiet_shell = not bash_lines.NOISY_FLAGS & set(bash.flags)
         if (parts := parts_of(command)) and quiet_shell:
-            script = bash_lines.encode_command(marked(parts))
+            script = bash_lines.encode_command(with_marks(parts))
         if not self.sandbox.contains:
             notes += self._withheld.notes(command)
         capture = self._capture(self.max_chars, head_share(command))
         exchange = bash.begin(script, capture, stdin=stdin)
         running = _Running(
             exchange,
+            bash,
             notes,
-            bash=bash,
             layer=self.sandbox.layer,
             stdin=stdin,
             quiet_shell=quiet_shell,
@@ -154,7 +148,7 @@ class Shell(Interpreter[_Running, CommandResult]):
             withheld = self.exports.withheld(sandbox.layer, env)
             notes += differences(withheld, self.sandbox, command)
             notes += self._withheld.notes(command)
-        before = self.own_exports()
+        before = self.current_exports()
         made: list[Bash] = []
 
         def start() -> Bash:
@@ -165,7 +159,7 @@ class Shell(Interpreter[_Running, CommandResult]):
         try:
             bash = self._awaited(start, lambda: made[-1].close())
             exchange = bash.begin(script, self._capture(self.max_chars), stdin=False)
-            running = _Running(exchange, notes, bash=bash, layer=sandbox.layer, apart=True)
+            running = _Running(exchange, bash, notes, layer=sandbox.layer, apart=True)
             result = self._follow(running, timeout, on_output)
         finally:
             if made and not self._is_job(made[-1]):
@@ -173,7 +167,7 @@ class Shell(Interpreter[_Running, CommandResult]):
         if result.job_id is not None:
             return result
         self.last_result = result = replace(result, notes=(*result.notes, *ended))
-        after = self.own_exports()
+        after = self.current_exports()
         changed = {k: v for k, v in after.items() if (k, v) not in before.items()}
         main.ask(bash_lines.take_over_script(self.cwd, changed), self._capture())
         main.changed_exports()
@@ -189,7 +183,7 @@ class Shell(Interpreter[_Running, CommandResult]):
         running = self._running
         if running is None:
             raise ValueError("no command is waiting for input")
-        terminal = running.bash.terminal
+        terminal = running.process.terminal
         data = typed(text)
         if terminal.canonical() and max(map(len, data.split(b"\n"))) > _LONGEST_TYPED_LINE:
             raise ValueError(f"a terminal takes at most {_LONGEST_TYPED_LINE} bytes in one line")
@@ -252,7 +246,7 @@ class Shell(Interpreter[_Running, CommandResult]):
         """Let the next command see what the sandbox shows by now. Return whether that must wait
         because it would end what runs in the background."""
         runs = self._running is not None or not all(job.look() for job in self._jobs.values())
-        if self._bash is not None and not runs:
+        if self._process is not None and not runs:
             self.restart()
             self._next_notes += [_STARTED_ANEW] * self._used
             self._used = False
@@ -272,12 +266,9 @@ class Shell(Interpreter[_Running, CommandResult]):
             job.close()
         remove_tree(self._job_folder)
 
-    def _spawn(self) -> Bash:
+    def _new_process(self) -> Bash:
         self.cwd = self._existing_folder()
-        # A started process must be recorded here before an interrupt can strike.
-        with shield():
-            self._bash = self._new_bash(self.sandbox, self._env, self.cwd)
-        return self._bash
+        return self._new_bash(self.sandbox, self._env, self.cwd)
 
     def _real_cwd(self) -> str:
         return str(self.sandbox.real_path(self.cwd))
@@ -290,53 +281,25 @@ class Shell(Interpreter[_Running, CommandResult]):
         return Bash(options, folder=folder, cwd=cwd, env=env, exports=exports)
 
     def _drop(self) -> None:
-        bash, self._bash, self._running = self._bash, None, None
-        if bash is not None:
-            bash.close()
+        self._running = None
+        super()._drop()
 
     def _ready(self) -> tuple[Bash, list[str]]:
-        """Return a bash that waits for a script, and notes about what that took."""
         notes, self._next_notes = self._next_notes, []
         if self._running is not None:
             running, self._running = self._running, None
-            running.bash.stop(running.exchange)
+            running.process.stop(running.exchange)
             self._take_over(running)
             notes.append("the command that waited for input was stopped")
-        if self._bash is not None and not self._bash.alive and self._bash.has_answered:
-            notes.append(self._replace(f"the shell ended (status {self._bash.exit_code()})"))
-        if self._bash is not None and not self._bash.reachable:
-            notes.append(self._replace("the shell had lost its files"))
-        try:
-            bash = self._answering()
-            return bash, [*notes, *self._open_ports(bash.terminal, bash.leader)]
-        except OSError:
-            self._drop()
-            raise
-
-    def _answering(self) -> Bash:
-        """Return the shell's own bash once it has answered."""
-        return self._awaited(lambda: self._bash or self._spawn(), self._drop)
-
-    def _awaited(self, start: Callable[[], Bash], drop: Callable[[], None]) -> Bash:
-        """Return a bash that has answered, dropping those that end before. Raises NotStarted after
-        some of these."""
-        for left in reversed(range(STARTS)):
-            bash = start()
-            try:
-                bash.await_ready(self._capture())
-                break
-            except NotStarted:
-                if not left:
-                    raise
-                drop()
-        return bash
+        bash, more_notes = super()._ready()
+        return bash, [*notes, *more_notes]
 
     def _replace(self, reason: str) -> str:
         self.restart()
         return f"{reason} and was restarted in {self.cwd}; {_KEPT}"
 
     def _await(self, running: _Running, timeout: float, live: LiveOutput) -> tuple[Outcome, bool]:
-        bash, exchange = running.bash, running.exchange
+        bash, exchange = running.process, running.exchange
         self._running = None
         self._foreground = bash.terminal
         try:
@@ -352,17 +315,14 @@ class Shell(Interpreter[_Running, CommandResult]):
             outcome = bash.stop(exchange)
         return outcome, timed_out
 
-    def _stop(self, running: _Running) -> Outcome:
-        return running.bash.stop(running.exchange)
-
     def _conclude(self, running: _Running, outcome: Outcome, *, timed_out: bool) -> CommandResult:
         if outcome is Outcome.WOKEN:
             try:
                 return self._detach(running)
             except OSError as error:
                 running.notes.append(f"stopped: it could not go to the background: {error}")
-                outcome = self._stop(running)
-        bash, exchange = running.bash, running.exchange
+                outcome = running.process.stop(running.exchange)
+        bash, exchange = running.process, running.exchange
         rendered = exchange.capture.render(self.max_chars, bash.script_text)
         waiting = outcome is Outcome.WAITING
         late = self._late_output(running) if running.quiet_shell else ""
@@ -394,8 +354,8 @@ class Shell(Interpreter[_Running, CommandResult]):
 
     def _take_over(self, running: _Running) -> None:
         """Update this shell from what the end of the command reports."""
-        running.bash.conclude(running.exchange)
-        exports = running.bash.changed_exports()
+        running.process.conclude(running.exchange)
+        exports = running.process.changed_exports()
         if exports:
             self.exports.add(exports, running.layer)
             self._new_exports |= exports
@@ -403,7 +363,7 @@ class Shell(Interpreter[_Running, CommandResult]):
 
     def _finish(self, running: _Running, outcome: Outcome) -> int:
         """Return the command's exit code; replace a shell that did not survive the command."""
-        bash = running.bash
+        bash = running.process
         self._take_over(running)
         if not running.apart or bash.cwd != self._real_cwd():
             self.cwd = bash.cwd
@@ -422,7 +382,7 @@ class Shell(Interpreter[_Running, CommandResult]):
         with shield():
             job = DetachedJob(
                 f"job-{len(self._jobs) + 1}",
-                running.bash,
+                running.process,
                 running.exchange,
                 cwd=self.cwd,
                 started=running.started,
@@ -430,7 +390,7 @@ class Shell(Interpreter[_Running, CommandResult]):
             )
             self._jobs[job.job_id] = job
             if not running.apart:
-                self._bash, self._used = None, False
+                self._process, self._used = None, False
             notes = [*running.notes, f"{SENT} {job.job_id}"]
             notes += [] if running.apart else [f"{NEW_SHELL} {self._existing_folder()}"]
             self.last_result = self._job_result(job, notes, self.max_chars)

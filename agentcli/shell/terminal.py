@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 ROWS, COLUMNS = 50, 100
 _READ_SIZE = 65_536
 _BATCH_SIZE = 262_144
-_MOST_REPORTS = 1 << 20
-"""Bytes of reports read at once, as whoever writes them may never stop."""
 _NO_PIDFD_POLL_S = 0.05
 _DRAIN_S = 1.0
 _LINE_PATIENCE_S = 2.0
@@ -186,20 +184,17 @@ class Terminal:
         if self._pidfd is None:
             timeout = _NO_PIDFD_POLL_S if timeout is None else min(timeout, _NO_PIDFD_POLL_S)
             self.ended = not self.alive
-        output, on_terminal, reports = b"", b"", b""
+        read: dict[int, bytes] = {}
         for descriptor, _ in self._poll.poll(None if timeout is None else max(0, timeout) * 1000):
-            if descriptor == self._output:
-                output = self._drain(descriptor)
-            elif descriptor == self._master:
-                on_terminal = self._drain(descriptor)
-            elif descriptor == self._reports:
-                reports = _read_most(self._reports, _MOST_REPORTS)
-            elif descriptor == self._requests:
+            if descriptor == self._requests:
                 self._heed_requests()
-            else:
+            elif descriptor == self._pidfd:
                 self.ended = True
+            else:
+                read[descriptor] = self._drain(descriptor)
         self._flush_typed()
-        return output, on_terminal, reports
+        output, on_terminal = read.get(self._output, b""), read.get(self._master, b"")
+        return output, on_terminal, read.get(self._reports, b"")
 
     def drain_after_exit(self) -> Iterator[tuple[bytes, bytes]]:
         """Yield what an ended process left in its output and on the terminal."""
@@ -212,8 +207,8 @@ class Terminal:
             ready = {descriptor for descriptor, _ in waiting.poll(_DRAIN_S * 200)}
             if not ready:
                 return
-            parts = (self._drain(fd) if fd in ready else b"" for fd in (self._output, self._master))
-            yield next(parts), next(parts)
+            read = {descriptor: self._drain(descriptor) for descriptor in ready}
+            yield read.get(self._output, b""), read.get(self._master, b"")
 
     def idle(self, pid: int) -> bool:
         """Whether `pid` is known to be waiting for our next line."""
@@ -291,7 +286,8 @@ class Terminal:
             waiting.poll(1000 * (left if self._pidfd is not None else _NO_PIDFD_POLL_S))
 
     def _drain(self, descriptor: int) -> bytes:
-        """Combine many small reads into one batch; a terminal hands out 4 kB at most."""
+        """Combine many small reads into one batch, which has an end although whoever writes may
+        never stop; a terminal hands out 4 kB at most."""
         parts: list[bytes] = []
         size = 0
         while size < _BATCH_SIZE:
@@ -400,11 +396,3 @@ def _plain_modes(master: int) -> list[Any]:
     modes[3] &= ~(termios.ECHO | termios.ECHOCTL)
     termios.tcsetattr(master, termios.TCSANOW, modes)
     return termios.tcgetattr(master)
-
-
-def _read_most(descriptor: int, most: int) -> bytes:
-    data = bytearray()
-    with contextlib.suppress(BlockingIOError):
-        while len(data) < most and (piece := os.read(descriptor, _READ_SIZE)):
-            data += piece
-    return bytes(data)

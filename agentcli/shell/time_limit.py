@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 
 from agentcli.shell.bash import Bash
 from agentcli.shell.exchange import Exchange, Outcome
-from agentcli.shell.parts import ended, shortened
+from agentcli.shell.parts import ended_parts, shortened
 from agentcli.system import processes
 from agentcli.system.processes import ProcessStat
 
@@ -19,7 +19,7 @@ def stop_at_limit(
     programs = running_programs(bash.terminal.foreground_processes(), bash.leader)
     outcome = bash.stop(exchange)
     lives = outcome is Outcome.DONE
-    told = ended(parts, bash.told_parts(exchange)) if lives and parts else []
+    told = ended_parts(parts, bash.recorded_parts(exchange)) if lives and parts else []
     return outcome, _note(timeout, programs, told, bash.cwd if lives and not apart else None)
 
 

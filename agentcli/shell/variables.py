@@ -15,7 +15,7 @@ WITHHELD = "[redacted]"
 _LONGEST_VALUE = 32_768
 _MOST_CHANGES = 200
 
-_OWN = re.compile(
+_INTERNAL = re.compile(
     r"PWD|OLDPWD|SHLVL|_|LINES|COLUMNS|PS\d|PROMPT_COMMAND|(?:BASH|SHELL)OPTS|BASH_\w*"
     rf"|POSIXLY_CORRECT|{ENVIRONMENT_MARK}|AGENT_SESSION_ID|{OUTPUTS_VARIABLE}|_agent_\w*"
 )
@@ -85,11 +85,11 @@ def parse_listing(listing: bytes) -> dict[str, str]:
         if _NOT_IN_ENVIRONMENT.isdisjoint(flags):
             value = _ESCAPE.sub(_unescaped, escaped) if escaped else _QUOTED.sub(rb"\1", quoted)
             values[name.decode()] = value.decode("utf-8", "surrogateescape")
-    return without_own(values)
+    return without_internal(values)
 
 
-def without_own(values: Mapping[str, Value]) -> dict[str, Value]:
-    return {name: value for name, value in values.items() if not _OWN.fullmatch(name)}
+def without_internal(values: Mapping[str, Value]) -> dict[str, Value]:
+    return {name: value for name, value in values.items() if not _INTERNAL.fullmatch(name)}
 
 
 def storable(changes: Mapping[str, str | None]) -> dict[str, str | None]:
@@ -113,21 +113,21 @@ class Exports:
         """By variable and layer, the newest last."""
 
     def add(self, changes: Mapping[str, str | None], layer: str) -> None:
-        for name, value in without_own(changes).items():
+        for name, value in without_internal(changes).items():
             self._changes.pop((name, layer), None)
             self._changes[name, layer] = value
 
-    def inside(self, layer: str, own: Mapping[str, str]) -> dict[str, str | None]:
+    def inside(self, layer: str, env: Mapping[str, str]) -> dict[str, str | None]:
         """Return the changes that commands in `layer` may have."""
-        return self._split(layer, own)[0]
+        return self._split(layer, env)[0]
 
-    def withheld(self, layer: str, own: Mapping[str, str]) -> tuple[str, ...]:
+    def withheld(self, layer: str, env: Mapping[str, str]) -> tuple[str, ...]:
         """Return the variables that commands in `layer` don't get as they were last set, unless
-        their `own` environment has the same value anyway."""
-        return self._split(layer, own)[1]
+        their environment, `env`, has the same value anyway."""
+        return self._split(layer, env)[1]
 
     def _split(
-        self, layer: str, own: Mapping[str, str]
+        self, layer: str, env: Mapping[str, str]
     ) -> tuple[dict[str, str | None], tuple[str, ...]]:
         given: dict[str, str | None] = {}
         kept_back: dict[str, str | None] = {}
@@ -137,7 +137,7 @@ class Exports:
                 kept_back.pop(name, None)
             else:
                 kept_back[name] = value
-        withheld = (n for n, value in kept_back.items() if value != given.get(n, own.get(n)))
+        withheld = (n for n, value in kept_back.items() if value != given.get(n, env.get(n)))
         return given, tuple(sorted(withheld))
 
 
@@ -161,7 +161,7 @@ def restorable(
     `mask` and so was withheld. Both leave out invalid names and values."""
     known = {
         name: value
-        for name, value in without_own(exports).items()
+        for name, value in without_internal(exports).items()
         if _NAME.fullmatch(name) and _is_text(value)
     }
     withheld = {name for name, value in known.items() if value and mask in value}

@@ -319,14 +319,11 @@ def end_tree(root: ProcessStat, ladder: Sequence[tuple[signal.Signals, float]]) 
     return sent
 
 
-def await_end(processes: Iterable[ProcessStat], seconds: float) -> list[ProcessStat]:
-    """Return the processes that have not ended within so many seconds."""
+def await_end(processes: Collection[ProcessStat], seconds: float) -> None:
+    """Wait until all these processes have ended, at most so many seconds."""
     deadline = time.monotonic() + seconds
-    while left := [process for process in processes if is_running(process)]:
-        if time.monotonic() >= deadline:
-            break
+    while any(map(is_running, processes)) and time.monotonic() < deadline:
         time.sleep(_POLL_S)
-    return left
 
 
 def _left_of(family: set[ProcessStat]) -> set[ProcessStat]:
@@ -343,9 +340,9 @@ def _tell(processes: set[ProcessStat], root: ProcessStat, signum: signal.Signals
         send_group(root.group, root.session, signum)
 
 
-def kill_marked(entry: str) -> int:
+def kill_marked(entry: str) -> None:
     """SIGKILL all `marked` processes except ourselves and our ancestors, repeatedly, because they
-    may fork meanwhile. Returns how many it found."""
+    may fork meanwhile."""
     spared = _own_line()
     killed: set[ProcessStat] = set()
     for _ in range(_KILL_ROUNDS):
@@ -354,7 +351,6 @@ def kill_marked(entry: str) -> int:
             break
         send(found, signal.SIGKILL)
         killed.update(found)
-    return len(killed)
 
 
 def _own_line() -> set[int]:

@@ -14,7 +14,7 @@ from agentcli.system.programs import find_on
 def environment_folder(workspace: Path, environ: Mapping[str, str]) -> Path | None:
     """Return the workspace's virtual environment: the active one, .venv, venv, or None."""
     active = environ.get("VIRTUAL_ENV")
-    if active and _is_own(active) and not Path(active).resolve().is_relative_to(workspace):
+    if active and _is_of_agent(active) and not Path(active).resolve().is_relative_to(workspace):
         active = None
     for folder in (active, workspace / ".venv", workspace / "venv"):
         if folder and os.access(Path(folder) / "bin" / "python", os.X_OK):
@@ -25,7 +25,7 @@ def environment_folder(workspace: Path, environ: Mapping[str, str]) -> Path | No
 def python_on_path(environ: Mapping[str, str]) -> str | None:
     """Return the first Python on the PATH of `environ` that is not in agent's own environment."""
     folders = environ.get("PATH", os.defpath).split(os.pathsep)
-    path = os.pathsep.join(each for each in folders if not _is_own(Path(each).parent))
+    path = os.pathsep.join(each for each in folders if not _is_of_agent(Path(each).parent))
     return find_on("python3", path) or find_on("python", path)
 
 
@@ -40,7 +40,7 @@ def interpreter_of(workspace: Path, environ: Mapping[str, str]) -> str:
     return python_on_path(environ) or fallback
 
 
-def _is_own(folder: str | Path) -> bool:
+def _is_of_agent(folder: str | Path) -> bool:
     """Return whether this is the virtual environment that agent runs in."""
     if sys.prefix == sys.base_prefix:
         return False

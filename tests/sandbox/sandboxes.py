@@ -68,7 +68,7 @@ def make_place(
     environ = {**os.environ, "HOME": str(home), **(environ or {})}
     outputs = session / "outputs"
     scope = find_access_scope(
-        workspace, environ, own=[state], readable=[outputs], tmp=session / "tmp"
+        workspace, environ, agent_files=[state], readable=[outputs], tmp=session / "tmp"
     )
     sandbox = choose_sandbox(layer, scope, network=network, cache=state)
     shell = Shell(

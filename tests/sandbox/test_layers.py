@@ -245,7 +245,7 @@ def test_settings_that_do_not_exist_yet_cannot_be_planted(tmp_path):
     home.mkdir()
     (tmp_path / "tmp").mkdir()
     environ = {**os.environ, "HOME": str(home)}
-    scope = find_access_scope(home, environ, own=[own], tmp=tmp_path / "tmp")
+    scope = find_access_scope(home, environ, agent_files=[own], tmp=tmp_path / "tmp")
     sandbox = choose_sandbox("bubblewrap", scope, network=False, cache=tmp_path)
     options = sandbox.spawn_options(str(home))
     plant = f"mkdir -p {own}; echo x >{own}/config.toml"
@@ -463,7 +463,7 @@ def test_a_place_that_goes_while_it_is_to_be_covered_costs_one_more_try(place, m
     )
     monkeypatch.setattr(Path, "is_dir", lambda path, real=Path.is_dir: path == gone or real(path))
     here.shell.start()
-    until(lambda: not here.shell._bash.alive)
+    until(lambda: not here.shell._process.alive)
     assert here.shell.run("echo ahead").notes == ()
     sound(here.shell)
     wider = here.sandbox.wider(network=True, unsandboxed=False)

@@ -79,8 +79,8 @@ def test_no_group_but_that_of_the_terminal_is_signalled(
 ) -> None:
     """A shell that gives its terminal away has no foreground group: that is no number to use."""
     shell.run("true")
-    assert shell._bash is not None
-    terminal = shell._bash.terminal
+    assert shell._process is not None
+    terminal = shell._process.terminal
     sent: list[int] = []
     monkeypatch.setattr(processes, "send", lambda found, signum: sent.extend(p.pid for p in found))
     for told in (0, 1, os.getpgid(0), os.getpid()):

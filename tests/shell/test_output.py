@@ -61,14 +61,14 @@ def cut(data: bytes, size: int) -> tuple[bytes, MarkedSection]:
 def test_marks_are_found_however_the_stream_is_cut(size: int) -> None:
     inside, between = cut(b"$ \x1e\x1eBn\x1ea\x1eE\x1e\x1eEx\x1e b\x1e\x1eEn\x1e$ ", size)
     assert inside == b"a\x1eE\x1e\x1eEx\x1e b\x1e"
-    assert (between.ended, between.before, between.after) == (True, b"$ \x1e", b"$ ")
+    assert (between.ended, between.take_before(), between.after) == (True, b"$ \x1e", b"$ ")
 
 
 @pytest.mark.parametrize("size", [1, 4, 1000])
 def test_missing_marks(size: int) -> None:
     assert cut(b"all\x1eEn\x1erest", size)[0] == b"all"
     assert cut(b"x\x1eBn\x1eto the end\x1eE", size)[0] == b"to the end\x1eE"
-    assert cut(b"nothing", size)[1].before == b"nothing"
+    assert cut(b"nothing", size)[1].take_before() == b"nothing"
 
 
 def test_capture_keeps_short_output_in_memory(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from agentcli.shell.parts import ended, head_share, marked, parts_of
+from agentcli.shell.parts import ended_parts, head_share, parts_of, with_marks
 
 PIECES = st.sampled_from(
     [
@@ -62,7 +62,7 @@ def run(command: str) -> tuple[int, bytes]:
 def test_marks_change_nothing(command):
     if parts := parts_of(command):
         assert "".join(parts) == command
-        assert run(marked(parts)) == run(command)
+        assert run(with_marks(parts)) == run(command)
 
 
 @pytest.mark.parametrize(
@@ -102,9 +102,9 @@ def test_what_prints_source_is_known(command, prints):
 
 def test_the_parts_that_ended_are_told():
     parts = parts_of("cd a && make; pytest -q | tail\nls 'x; y';\necho $?\nsleep 9")
-    assert ended(parts, " 0:0 1:1 3:0 9:9") == [
+    assert ended_parts(parts, " 0:0 1:1 3:0 9:9") == [
         ("cd a && make", 0),
         ("pytest -q | tail", 1),
         ("echo $?", 0),
     ]
-    assert "2:$?" not in marked(parts)
+    assert "2:$?" not in with_marks(parts)

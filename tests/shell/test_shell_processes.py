@@ -126,7 +126,7 @@ def test_second_exception_kills_at_once(shell: Shell, monkeypatch: pytest.Monkey
         raise KeyboardInterrupt
 
     shell.run("cd /")
-    monkeypatch.setattr("agentcli.shell.bash.stop", interrupt)
+    monkeypatch.setattr("agentcli.shell.interpreter.stop", interrupt)
     with pytest.raises(KeyboardInterrupt):
         shell.run("sleep 1000", on_output=None, timeout=0.05)
     monkeypatch.undo()

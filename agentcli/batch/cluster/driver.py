@@ -17,7 +17,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from agentcli.app.configuration.store import use_configured_store
 from agentcli.batch.carry_out import failed
 from agentcli.batch.cluster import node
-from agentcli.batch.cluster.requirements import Requirements, probes, requirements_here
+from agentcli.batch.cluster.requirements import Requirements, probes, requirements_here, why_unfit
 from agentcli.batch.line_program import Orders, send_line, take_stdout
 from agentcli.batch.task import Activity, Order, Report
 from agentcli.errors import AgentError, ConfigError, os_error_text
@@ -100,7 +100,7 @@ class _Driver:
         for each in ray.nodes():
             if each["Alive"] and each["Resources"].get("CPU"):
                 there = NodeAffinitySchedulingStrategy(each["NodeID"], soft=False)
-                look = ray.remote(node.look).options(num_cpus=0, scheduling_strategy=there)
+                look = ray.remote(why_unfit).options(num_cpus=0, scheduling_strategy=there)
                 looking[look.remote(self._requirements)] = each["NodeManagerAddress"]
         if not looking:
             raise ConfigError(
@@ -108,7 +108,7 @@ class _Driver:
                 hint="ray start --num-cpus N says how many tasks at once a machine is to hold",
             )
         done, late = ray.wait(list(looking), num_returns=len(looking), timeout=_LOOK_LIMIT_S)
-        faults = [f"{looking[ref]}: {why}" for ref in done if (why := _looked(ref))]
+        faults = [f"{looking[ref]}: {why}" for ref in done if (why := _why_unfit(ref))]
         faults += [f"{looking[ref]}: it does not answer" for ref in late]
         if faults:
             rest = f" (and {len(faults) - 3} more)" if len(faults) > 3 else ""
@@ -181,7 +181,7 @@ class _Driver:
         ray.shutdown()
 
 
-def _looked(ref: Any) -> str:
+def _why_unfit(ref: Any) -> str:
     try:
         why: str = ray.get(ref)
     except ray.exceptions.RayError as error:

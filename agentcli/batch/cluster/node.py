@@ -46,11 +46,6 @@ class Board:
         self._stops = True
 
 
-def look(given: Requirements) -> str:
-    """Return why this machine can't carry out tasks; empty if it can."""
-    return why_unfit(given)
-
-
 def carry_out_here(order: str, given: Requirements, board: Any) -> Report | None:
     """Do a task, or what is left of it, in a worker process, and return how it ended; None if it
     was stopped. Raises WorkerLost."""

@@ -21,15 +21,6 @@ _PROBE = ".cluster-"
 
 
 @dataclass(frozen=True)
-class Cluster:
-    """The Ray cluster at `address`, `HOST:PORT` or `auto`. `most` limits the tasks at once; None:
-    as many as it has CPUs."""
-
-    address: str
-    most: int | None = None
-
-
-@dataclass(frozen=True)
 class Requirements:
     """Sent to each machine as plain data. `environ` is set over the machine's own environment and
     says where sessions and settings are; it has no keys, as a machine has its own. `store` is a

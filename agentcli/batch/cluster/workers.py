@@ -8,10 +8,10 @@ import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
-from agentcli.batch.cluster.requirements import Cluster, environment
+from agentcli.batch.cluster.requirements import environment
+from agentcli.batch.folders import BatchFolders
 from agentcli.batch.line_program import LineProgram
 from agentcli.batch.task import Order, Report
 from agentcli.errors import ConfigError, SessionError
@@ -26,50 +26,50 @@ _PATIENCE_S = 40.0
 """How long machines have to stop their tasks. What is recorded is whole in any case."""
 
 
-def require_reachable(cluster: Cluster) -> None:
+def require_reachable(address: str) -> None:
     """Raise ConfigError if it can be told at once that the cluster can't be used."""
     if find_spec("ray") is None:
         raise ConfigError("Ray is not installed here", hint="pip install 'agentcli[ray]'")
-    if cluster.address == "auto":
+    if address == "auto":
         return
-    host, colon, port = cluster.address.rpartition(":")
-    if "://" in cluster.address or not colon or not port.isdecimal():
+    host, colon, port = address.rpartition(":")
+    if "://" in address or not colon or not port.isdecimal():
         raise ConfigError(
-            f"--ray {cluster.address}: it is HOST:PORT of the cluster's head, or auto",
+            f"--ray {address}: it is HOST:PORT of the cluster's head, or auto",
             hint="ray start --head tells it; ray:// addresses are not for this",
         )
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=_ANSWER_S).close()
     except (OSError, OverflowError) as error:
         raise ConfigError(
-            f"no Ray cluster answers at {cluster.address}: {error}",
+            f"no Ray cluster answers at {address}: {error}",
             hint="ray status tells where one is; its head is started with ray start --head",
         ) from error
 
 
 class RayWorkers:
-    """The machines of `cluster`, for the batch in the folder `out`. Ray's messages go to the file
-    `log`."""
+    """The machines of the cluster at `address` (`HOST:PORT` or `auto`), for the batch in `folders`.
+    `most` limits the tasks at once; None: as many as it has CPUs."""
 
     def __init__(
         self,
-        cluster: Cluster,
+        address: str,
+        most: int | None,
         environ: Mapping[str, str],
-        out: Path,
-        log: Path,
+        folders: BatchFolders,
         tell: Callable[[str], None],
     ) -> None:
         """Join the cluster, which takes some seconds. Raises ConfigError."""
-        self._most = cluster.most
+        self._most = most
         self._places = 0
-        self._log = log
-        tell(f"joining the Ray cluster at {cluster.address}")
+        self._log = folders.log
+        tell(f"joining the Ray cluster at {address}")
         with shield():
             self._program = LineProgram(
                 f"from agentcli.batch.cluster.driver import main; "
-                f"main({cluster.address!r}, {str(out)!r})",
+                f"main({address!r}, {str(folders.out)!r})",
                 {**environ, **environment(environ), "RAY_USAGE_STATS_ENABLED": "0"},
-                log,
+                self._log,
                 # Ray makes machines look for modules where its program is started.
                 folder="/",
             )
@@ -79,13 +79,13 @@ class RayWorkers:
                 self.reports(_PAUSE_S)
                 if time.monotonic() > self._until:
                     raise ConfigError(
-                        f"the Ray cluster at {cluster.address} does not answer; see {log}",
+                        f"the Ray cluster at {address} does not answer; see {self._log}",
                         hint="ray status tells how it is",
                     )
         except BaseException:
             self.close()
             raise
-        tell(f"places for {self.count} tasks at once; what Ray says is in {log}")
+        tell(f"places for {self.count} tasks at once; what Ray says is in {self._log}")
 
     @property
     def count(self) -> int:
@@ -107,7 +107,7 @@ class RayWorkers:
                     f"the Ray cluster is lost; what it said is in {self._log}",
                     hint="the same command goes on with what is left, once the cluster is back",
                 )
-            return [report for line in lines for report in self._told(json.loads(line))]
+            return [report for line in lines for report in self._reports_in(json.loads(line))]
 
     def close(self) -> None:
         """Close the driver's stdin, which stops what machines do."""
@@ -115,7 +115,7 @@ class RayWorkers:
             # A driver that is still joining has nothing to record.
             self._program.end(_PATIENCE_S if self._places else _PAUSE_S)
 
-    def _told(self, told: Mapping[str, Any]) -> Iterator[Report]:
+    def _reports_in(self, told: Mapping[str, Any]) -> Iterator[Report]:
         if refused := told.get("refused"):
             raise ConfigError(refused["message"], hint=refused["hint"])
         if "joined" in told:

@@ -16,7 +16,7 @@ from agentcli.errors import UsageError
 from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolResult
 
 F = TypeVar("F", bound=Callable[..., Any])
-OwnTool = Callable[..., Any] | Tool[Any]
+ProgramTool = Callable[..., Any] | Tool[Any]
 _NAME = re.compile(r"[A-Za-z_]\w{0,63}", re.ASCII)
 _DECLARED = "__agent_effect__"
 _COLLECTED = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
@@ -36,7 +36,7 @@ def tool(effect: Literal["read", "write", "execute", "network"]) -> Callable[[F]
     return declare
 
 
-def as_tools(given: Sequence[OwnTool]) -> tuple[Tool[Any], ...]:
+def as_tools(given: Sequence[ProgramTool]) -> tuple[Tool[Any], ...]:
     """Make tools of functions. Raises UsageError for a function that can't be one, and for two of
     the same name."""
     tools = tuple(each if isinstance(each, Tool) else _as_tool(each) for each in given)
