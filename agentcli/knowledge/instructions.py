@@ -24,7 +24,6 @@ class InstructionFile:
 
     shown: str
     text: str
-    size: int
     of_user: bool = False
 
 
@@ -114,16 +113,16 @@ def _first_of(
         if read.path in known or not read.text.strip():
             return None
         known.add(read.path)
-        text, left_out = read.text, read.size - len(read.text.encode())
+        text = read.text
         if read.cut:
-            text = "" if room <= 0 else text
+            text = text if room > 0 else ""
             left_out = read.size - len(text.encode())
             told = f"{left_out:,} of {read.size:,} bytes of {shown} are left out"
             notices.append(f"{told}: instruction files may have {MAX_BYTES:,} bytes in all")
             text += f"[… {told} here; read the file for the rest …]\n"
         elif within is not None:
             text = condensed_instructions(text, shown)
-        return InstructionFile(shown, text, read.size, of_user=within is None)
+        return InstructionFile(shown, text, of_user=within is None)
     return None
 
 

@@ -12,7 +12,7 @@ import os
 import re
 import unicodedata
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import accumulate
 from pathlib import Path
@@ -94,26 +94,22 @@ def project_folder(home: Path, project: Path) -> Path:
     return home / "notes" / f"{place}-{known}".lstrip("-")
 
 
+@dataclass
 class Notes:
     """The notes on a project, in the folder `on_project`, and on the user, in `on_user`. Several
-    processes may safely change them at the same time."""
+    processes may safely change them at the same time. `is_secret` says whether a text contains a
+    secret, which must not be stored."""
 
-    def __init__(
-        self,
-        on_project: Path,
-        on_user: Path,
-        is_secret: Callable[[str], bool] = lambda text: False,
-    ) -> None:
-        """`is_secret` says whether a text contains a secret, which must not be stored."""
-        self._folders: dict[Target, Path] = {"memory": on_project, "user": on_user}
-        self._is_secret = is_secret
-        self._seen: dict[Target, str] = {}
-        self.notices: list[str] = []
-        """Problems found when reading, to be shown to the user."""
+    on_project: Path
+    on_user: Path
+    is_secret: Callable[[str], bool] = lambda text: False
+    notices: list[str] = field(default_factory=list, init=False)
+    """Problems found when reading, to be shown to the user."""
+    _seen: dict[Target, str] = field(default_factory=dict, init=False)
 
     def path(self, target: Target) -> Path:
         """Return the path of the file, whether or not it exists."""
-        return self._folders[target] / FILES[target]
+        return (self.on_project if target == "memory" else self.on_user) / FILES[target]
 
     def shown(self) -> list[ShownNotes]:
         """Return each file that has notes, as a session is shown it. Entries with a fault are left
@@ -172,7 +168,7 @@ class Notes:
             return "it reads like an order to a model, not like a fact"
         if re.search(_ROLES, text, re.IGNORECASE | re.MULTILINE) or escape_tags(text) != text:
             return "it has the marks of a conversation's roles"
-        return "it holds a secret" if self._is_secret(text) else ""
+        return "it holds a secret" if self.is_secret(text) else ""
 
     def _checked(self, text: str) -> str:
         text = "\n".join(line.rstrip() for line in text.strip().splitlines())

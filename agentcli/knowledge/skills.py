@@ -35,14 +35,8 @@ _MOST_TRIGGERS = 30
 _LONGEST_TRIGGER = 80
 _LONGEST_MESSAGE = 100_000
 _NAME = r"[\w][\w.-]{0,63}"
-_UNSPACED = (
-    ("\u0e00", "\u0eff"),
-    ("\u1780", "\u17ff"),
-    ("\u3040", "\u30ff"),
-    ("\u3400", "\u9fff"),
-    ("\uf900", "\ufaff"),
-)
-"""First and last letters of scripts that put no spaces between words."""
+_UNSPACED = "[\u0e00-\u0eff\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]"
+"""Letters of scripts that put no spaces between words."""
 # Compiled on first use: most sessions call no task.
 _CALL = r"\s*/([\w][\w.-]{0,63})(?:\s+(.*))?\Z"
 _PLACE = r"\$\{\s*(\w+)\s*\}|\$ARGUMENTS\b"
@@ -305,8 +299,7 @@ def _trigger(trigger: str) -> re.Pattern[str]:
 
 
 def _is_of_a_word(char: str) -> bool:
-    unspaced = any(first <= char <= last for first, last in _UNSPACED)
-    return (char.isalnum() or char == "_") and not unspaced
+    return (char.isalnum() or char == "_") and not re.match(_UNSPACED, char)
 
 
 def _call(skill: Skill, arguments: str) -> TaskCall:

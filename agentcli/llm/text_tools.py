@@ -14,7 +14,7 @@ from typing import Any
 
 from agentcli.errors import LLMError
 from agentcli.events.progress import TextDelta, ToolCallStarted
-from agentcli.llm.wire_protocol import StillAlive, StreamItem, WireProtocol, unique_calls
+from agentcli.llm.wire_protocol import StillAlive, StreamItem, WireProtocol, tool_call, unique_calls
 from agentcli.messages import (
     FinishReason,
     Message,
@@ -198,10 +198,7 @@ def _read_call(text: str, begin: int) -> tuple[list[ToolCall], int]:
 def _call(value: Any) -> ToolCall | None:
     if not isinstance(value, Mapping) or not isinstance(value.get("name"), str):
         return None
-    arguments = value.get("arguments", value.get("parameters", {}))
-    if not isinstance(arguments, str):
-        arguments = json.dumps(arguments, ensure_ascii=False)
-    return ToolCall("", value["name"], arguments)
+    return tool_call("", value["name"], value.get("arguments", value.get("parameters", {})))
 
 
 class _Shown:

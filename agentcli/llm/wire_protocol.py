@@ -188,7 +188,7 @@ def tool_call(call_id: object, name: object, arguments: object) -> ToolCall:
     """Return a call as a server sent it. Arguments that are already an object, or JSON encoded
     twice, are corrected; anything else is left for the tool to refuse."""
     if not isinstance(arguments, str):
-        arguments = "" if arguments is None else json.dumps(arguments)
+        arguments = "" if arguments is None else json.dumps(arguments, ensure_ascii=False)
     elif arguments.startswith('"'):
         arguments = _encoded_twice(arguments) or arguments
     return ToolCall(str(call_id or ""), str(name or ""), arguments)

@@ -6,7 +6,7 @@ import json
 import re
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -66,38 +66,31 @@ class Found:
         return MCPAction(server=self.server, name=self.tool.name, arguments=dict(arguments))
 
 
-class ToolIndex:
-    """All tools of the servers; of two with the same name, only the first."""
+class ToolIndex(dict[str, Found]):
+    """All tools of the servers by name; of two with the same name, only the first."""
 
     def __init__(self, features: Iterable[tuple[ServerPlan, ServerFeatures]]) -> None:
-        self._found: dict[str, Found] = {}
         for plan, offered in features:
             effect = Effect.EXECUTE if isinstance(plan.transport, StdioServer) else Effect.NETWORK
             for tool in offered.tools:
                 found = Found(plan.name, tool, tool_schema(plan.name, tool), effect)
-                self._found.setdefault(found.schema.name, found)
-
-    def __iter__(self) -> Iterator[Found]:
-        return iter(self._found.values())
-
-    def __len__(self) -> int:
-        return len(self._found)
+                self.setdefault(found.schema.name, found)
 
     def named(self, name: str) -> Found:
         """Return the tool called `name`. Raises ToolError."""
-        if name not in self._found:
+        if name not in self:
             near = ", ".join(each.schema.name for each in self.search(name))
             hint = f"Did you mean {near}?" if near else f"{SEARCH} finds tools."
             raise ToolError(f"There is no tool {name!r} of a server. {hint}")
-        return self._found[name]
+        return self[name]
 
     def of_server(self, server: str) -> list[Found]:
-        return [found for found in self if found.server == server]
+        return [found for found in self.values() if found.server == server]
 
     def search(self, query: str) -> list[Found]:
         """Return the few tools that fit best: words in a name count more than in a description."""
         words = set(_WORD.findall(query.casefold()))
-        scored = [(_score(found, words, query.strip()), found) for found in self]
+        scored = [(_score(found, words, query.strip()), found) for found in self.values()]
         best = sorted((pair for pair in scored if pair[0]), key=lambda pair: -pair[0])
         return [found for _, found in best[:_MOST_FOUND]]
 
@@ -114,8 +107,8 @@ def server_tools(servers: ToolServers, most_tokens: float) -> list[Tool[Any]]:
     """Return the tools of `servers` for a session. The model gets their schemas if these take at
     most `most_tokens`, else just those of a search tool and a call tool."""
     index = ToolIndex(servers.features())
-    searched = len(index) > MOST_TOLD or sum(found.tokens for found in index) > most_tokens
-    tools = [_named(servers, found, offered=not searched) for found in index]
+    searched = len(index) > MOST_TOLD or sum(found.tokens for found in index.values()) > most_tokens
+    tools = [_named(servers, found, offered=not searched) for found in index.values()]
     return [*tools, *_on_demand(servers, index, offered=searched)]
 
 
@@ -166,7 +159,7 @@ def _on_demand(servers: ToolServers, index: ToolIndex, *, offered: bool) -> list
 
 
 def _counted(index: ToolIndex) -> str:
-    counts = Counter(found.server for found in index)
+    counts = Counter(found.server for found in index.values())
     named = [f"{name} ({number})" for name, number in counts.items()]
     more = len(named) - _MOST_SERVERS_NAMED
     named = named[:_MOST_SERVERS_NAMED]
