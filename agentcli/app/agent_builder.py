@@ -159,10 +159,7 @@ class AgentBuilder:
                 session = Session.create(ready.containment.session_folder)
                 undo.callback(close_session, session, fresh=True)
             _subscribe(session, subscribers)
-            servers = start_servers(ready.containment, session, ready.redactor.learn, undo)
-            opened = self._open(session, ready, servers)
-            opened.fresh = True
-            self._bring_up(opened, undo)
+            opened = self._brought_up(session, ready, undo)
             session.emit(self._started(session, ready, name=name))
             session.emit(
                 SystemMessageAction(
@@ -201,9 +198,7 @@ class AgentBuilder:
             before = last_writable(session.events, str(self.workspace))
             model = model or session.state.model
             ready = self._prepared(folder, model, session.state, before)
-            servers = start_servers(ready.containment, session, ready.redactor.learn, undo)
-            opened = self._open(session, ready, servers, stored)
-            self._bring_up(opened, undo)
+            opened = self._brought_up(session, ready, undo, stored)
             facts = ready.containment.facts()
             changed = list(change_messages(session, self.workspace, facts, was_here=was_here))
             session.emit(self._started(session, ready, resumed=True))
@@ -249,14 +244,33 @@ class AgentBuilder:
         )
         return self.role.system_text(text) if self.role else text
 
+    def _brought_up(
+        self,
+        session: Session,
+        ready: Prepared,
+        undo: ExitStack,
+        stored: SystemMessageAction | None = None,
+    ) -> OpenSession:
+        """Return `session` with all that works on it, started; `stored` has the tools that it was
+        begun with, None if it is new. When this returns, `undo` closes all of it."""
+        servers = start_servers(ready.containment, session, ready.redactor.learn, undo)
+        opened = self._open(session, ready, servers, stored)
+        opened.fresh = stored is None
+        with shield():
+            undo.pop_all()
+            undo.callback(opened.close, "failed")
+        if self.role is None or not self.role.reads_only:
+            opened.context.shell.start()
+        opened.knowledge.begin(session.events)
+        return opened
+
     def _open(
         self,
         session: Session,
         ready: Prepared,
         servers: ToolServers | None,
-        stored: SystemMessageAction | None = None,
+        stored: SystemMessageAction | None,
     ) -> OpenSession:
-        """Return `session` with all that works on it; `stored` has the tools it was begun with."""
         models, containment = ready.models, ready.containment
         session.redact = ready.redactor
         if self.role is None:
@@ -427,15 +441,6 @@ class AgentBuilder:
         if self.role is not None:
             return self.role.budget_usd
         return self.settings.agent.max_budget_usd or state.max_budget_usd or None
-
-    def _bring_up(self, opened: OpenSession, undo: ExitStack) -> None:
-        """Start what works on the session. From here on `undo` closes all of it."""
-        with shield():
-            undo.pop_all()
-            undo.callback(opened.close, "failed")
-        if self.role is None or not self.role.reads_only:
-            opened.context.shell.start()
-        opened.knowledge.begin(opened.session.events)
 
     def _started(
         self,

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from agentcli.agent.agent import Hooks
 from agentcli.app.open_session import OpenSession
-from agentcli.app.resume import stored_schemas
+from agentcli.app.resume import stored_schemas, system_message
 from agentcli.app.side_models import SideModels
 from agentcli.errors import SessionError
 from agentcli.events import Source
-from agentcli.events.actions import CondensationAction, SystemMessageAction
+from agentcli.events.actions import CondensationAction
 from agentcli.llm.roles import Roles
 from agentcli.memory.history_stats import TOKENS_AFTER, TOKENS_BEFORE
 from agentcli.memory.memory import Memory, failed_condensation
@@ -78,7 +78,7 @@ def _compact(
 
 def _stored(builder: AgentBuilder, registry: Providers, session: Session) -> Memory:
     """Return the memory of a session that is not at work, with its own model and tools."""
-    stored = next((e for e in session.events if isinstance(e, SystemMessageAction)), None)
+    stored = system_message(session.events)
     schemas = stored_schemas(stored) if stored else ()
     models = Roles.of(builder.settings, registry, session.state.model)
     limits = builder.limits(session.state)

@@ -51,9 +51,14 @@ def _tasks(session: Session) -> list[MessageAction]:
     ]
 
 
+def system_message(events: Sequence[Event]) -> SystemMessageAction | None:
+    """Return the event that has the system text and the tools; None if it was never recorded."""
+    return next((event for event in events if isinstance(event, SystemMessageAction)), None)
+
+
 def require_work(session: Session, has_message: bool, *, interactive: bool) -> SystemMessageAction:
     """Return the session's system message. Raises UsageError if nothing is left to do."""
-    stored = next((e for e in session.events if isinstance(e, SystemMessageAction)), None)
+    stored = system_message(session.events)
     has_message = has_message or bool(inbox.waiting(session.folder))
     unmet = bool(session.state.required) and session.state.exit_code != 0
     if stored is None or not (has_message or _tasks(session)):
@@ -82,7 +87,7 @@ def discard_unfinished(folder: Path) -> Sequence[Event]:
     Raises SessionError."""
     if exists(folder):
         events = read_session(folder).events
-        if any(isinstance(event, SystemMessageAction) for event in events):
+        if system_message(events) is not None:
             return events
         store_of(folder).remove()
     remove_tree(folder)

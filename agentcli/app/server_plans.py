@@ -15,19 +15,19 @@ from agentcli.mcp.variables import MissingVariable, filled
 from agentcli.sandbox.named_paths import why_not_shown
 from agentcli.sandbox.selection import BUBBLEWRAP, Sandbox, SpawnOptions
 from agentcli.security.secret_variables import masked_values
-from agentcli.settings import ServerSettings, Settings, is_server_name, named_servers
+from agentcli.settings import ServerSettings, is_server_name, named_servers
 from agentcli.system.homes import expanded
 
 Learn = Callable[..., None]
 
 
 def server_plans(
-    settings: Settings, containment: Containment, learn: Learn = lambda *secrets: None
+    containment: Containment, learn: Learn = lambda *secrets: None
 ) -> list[ServerPlan]:
     """Return the plans of all enabled servers; `learn` gets the secrets that they are given."""
     return [
         _plan(name, server, containment, learn)
-        for name, server in named_servers(settings.mcp_servers).items()
+        for name, server in named_servers(containment.settings.mcp_servers).items()
         if server.enabled
     ]
 

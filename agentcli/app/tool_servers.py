@@ -36,7 +36,7 @@ def start_servers(
     from agentcli.app.server_plans import server_plans
     from agentcli.mcp.servers import ToolServers
 
-    plans = server_plans(settings, containment, learn)
+    plans = server_plans(containment, learn)
     (session.folder / TMP_FOLDER).mkdir(mode=0o700, exist_ok=True)
     waits = Status("waiting", "for tool servers to start")
     servers = ToolServers(

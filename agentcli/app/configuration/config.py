@@ -282,7 +282,7 @@ class _Layers:
         """Return the settings that the values make. Wrong ones are told and removed."""
         while True:
             try:
-                settings = Settings.model_validate(_nested(self.values))
+                settings = Settings.model_validate(nested(self.values))
             except ValidationError as error:
                 keys, fault = self._first_fault(error)
             else:
@@ -445,15 +445,16 @@ def _beyond_types(settings: Settings) -> Iterator[tuple[Sequence[str], str, str]
             yield [key], told, f"there are {', '.join(protocol_names())}"
 
 
-def _nested(values: Mapping[str, Any]) -> dict[str, Any]:
-    nested: dict[str, Any] = {}
+def nested(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return values by dotted key as tables in tables."""
+    whole: dict[str, Any] = {}
     for key, value in values.items():
-        table = nested
+        table = whole
         *parents, name = key_path(key)
         for parent in parents:
             table = table.setdefault(parent, {})
         table[name] = value
-    return nested
+    return whole
 
 
 def _keys_of(named: str, values: Mapping[str, Any]) -> list[str]:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 from agentcli import __version__
+from agentcli.app.configuration.config import nested
 from agentcli.app.replay.replay_copy import ReplayCopy, replay_copy_of_session
 from agentcli.app.sandbox import Containment
 from agentcli.errors import SessionError
@@ -23,7 +24,7 @@ from agentcli.replay.recorded_file import RecordedFile, files_below, recorded
 from agentcli.replay.recording import RecordingHeader, recording_lines
 from agentcli.security.redact import Redactor
 from agentcli.sessions.session import SessionRecord
-from agentcli.settings import Settings
+from agentcli.settings import Settings, flatten
 from agentcli.system.programs import find_program
 
 _MOST_BYTES = 64_000_000
@@ -31,7 +32,7 @@ _MOST_BYTES = 64_000_000
 _GIT_BYTES = 20_000_000
 _HISTORY_BYTES = 100_000_000
 """Most bytes of a repository, unpacked, to search for secrets."""
-RECORDED_SETTINGS = {"tools": ("max_output_chars",), "sandbox": ("read",)}
+_RECORDED_SETTINGS = ("tools.max_output_chars", "sandbox.read")
 """Settings that results depend on and that harm nobody who adopts them from a recording."""
 
 
@@ -221,18 +222,11 @@ def _generated_in(path: PurePosixPath) -> PurePosixPath:
 
 def recorded_settings(settings: Settings) -> Mapping[str, object]:
     """Return the recorded settings by dotted key."""
-    return {
-        f"{section}.{name}": getattr(getattr(settings, section), name)
-        for section, names in RECORDED_SETTINGS.items()
-        for name in names
-    }
+    return {key: value for key, value in flatten(settings) if key in _RECORDED_SETTINGS}
 
 
-def with_recorded_settings(settings: Settings, kept: Mapping[str, object]) -> Settings:
-    """Return `settings` with those of a recording. Raises ValueError if one is invalid."""
-    data = settings.model_dump()
-    for section, names in RECORDED_SETTINGS.items():
-        for name in names:
-            if (key := f"{section}.{name}") in kept:
-                data[section][name] = kept[key]
-    return Settings.model_validate(data)
+def settings_of_recording(kept: Mapping[str, object]) -> Settings:
+    """Return the settings that a recording kept, the rest as by default. Raises ValueError if one
+    is invalid."""
+    found = {key: value for key, value in kept.items() if key in _RECORDED_SETTINGS}
+    return Settings.model_validate(nested(found))

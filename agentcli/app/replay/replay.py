@@ -15,8 +15,9 @@ from typing import Any
 
 from agentcli.app.replay.replay_copy import ReplayCopy
 from agentcli.app.replay.replay_tools import ReplayContext, ReplayTools, replay_containment
+from agentcli.app.resume import system_message
 from agentcli.events import Action, Event, Observation
-from agentcli.events.actions import CmdRunAction, SystemMessageAction, path_of
+from agentcli.events.actions import CmdRunAction, path_of
 from agentcli.events.base import COMMON_FIELDS
 from agentcli.events.observations import (
     CheckpointObservation,
@@ -118,7 +119,7 @@ class _Replay:
             self._note(f"its sandbox, {started.sandbox}, does not work here: {layer} is used")
         told = {"workspace": str(self._copy.workspace), "sandbox": layer, "writable": None}
         self._session.emit(started.model_copy(update=told))
-        system = next((e for e in self._copy.events if isinstance(e, SystemMessageAction)), None)
+        system = system_message(self._copy.events)
         self._tools = ReplayTools(containment, self._session, started, system)
 
     def _note(self, note: str) -> None:

@@ -7,12 +7,12 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import asdict
 from pathlib import Path
 
 from agentcli.app.agent_builder import AgentBuilder
-from agentcli.app.replay.recorder import with_recorded_settings, write_recording
+from agentcli.app.replay.recorder import settings_of_recording, write_recording
 from agentcli.app.replay.replay import Verification
 from agentcli.app.replay.replay import verify as verify_copy
 from agentcli.app.replay.replay_copy import (
@@ -30,7 +30,6 @@ from agentcli.errors import SessionError, UsageError
 from agentcli.files.names import display_path
 from agentcli.replay.recording import Recording, read_recording
 from agentcli.sessions.session import SessionRecord, read_session
-from agentcli.settings import Settings
 from agentcli.ui.player import Pace, play
 from agentcli.ui.sanitize import printable, say, say_note
 from agentcli.ui.summary import count as counted
@@ -108,15 +107,11 @@ def _workspace(source: Source) -> Path:
     return here()
 
 
-@contextmanager
-def _replay_copy(source: Source, builder: AgentBuilder) -> Iterator[ReplayCopy]:
+def _replay_copy(source: Source, builder: AgentBuilder) -> AbstractContextManager[ReplayCopy]:
     place = (builder.home, builder.environ)
     if isinstance(source, Recording):
-        with replay_copy_of_recording(*place, source) as copy:
-            yield copy
-    else:
-        with replay_copy_of_session(*place, source, hooked=_has_hooks(builder)) as copy:
-            yield copy
+        return replay_copy_of_recording(*place, source)
+    return replay_copy_of_session(*place, source, hooked=_has_hooks(builder))
 
 
 def _has_hooks(builder: AgentBuilder) -> bool:
@@ -131,7 +126,7 @@ def _context(source: Source, builder: AgentBuilder) -> ReplayContext:
     if isinstance(source, Recording):
         # The result for a recording must not depend on the settings of whoever verifies it.
         try:
-            settings = with_recorded_settings(Settings(), source.header.settings)
+            settings = settings_of_recording(source.header.settings)
         except ValueError as error:
             kept = ", ".join(f"{key} = {value!r}" for key, value in source.header.settings.items())
             raise SessionError(f"the settings of the recording are not valid: {kept}") from error

@@ -14,7 +14,7 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated, Any
+from typing import Annotated
 
 from agentcli.app.server_plans import server_plans
 from agentcli.cli.builders import builder_for
@@ -44,11 +44,7 @@ def try_servers(
     with TemporaryDirectory(prefix="agent-mcp-") as folder:
         (Path(folder) / "tmp").mkdir(mode=0o700)
         containment = builder.containment(Path(folder), attended=True)
-        plans = [
-            plan
-            for plan in server_plans(builder.settings, containment)
-            if name in (None, plan.name)
-        ]
+        plans = [plan for plan in server_plans(containment) if name in (None, plan.name)]
         servers = ToolServers(plans, here(), lambda line: None)
         try:
             with working("starting them"):
@@ -58,19 +54,15 @@ def try_servers(
         finally:
             servers.close()
     if as_json:
-        print(json.dumps([_record(*row) for row in rows], indent=2))
+        offers = [
+            {"name": name, "state": state, "offer": features and asdict(features)}
+            for name, state, features in rows
+        ]
+        print(json.dumps(offers, indent=2))
     else:
         for row in rows:
             _print(*row)
     return 0 if all(features is not None for _, _, features in rows) else 1
-
-
-def _record(name: str, state: str, features: ServerFeatures | None) -> dict[str, Any]:
-    return {
-        "name": name,
-        "state": state,
-        "offer": asdict(features) if features is not None else None,
-    }
 
 
 def _print(name: str, state: str, features: ServerFeatures | None) -> None:
