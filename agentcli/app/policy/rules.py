@@ -13,6 +13,8 @@ from agentcli.security.policy.saved_rules import SavedRules
 from agentcli.settings import Settings
 from agentcli.tools.collection import rule_patterns
 
+_DECISIONS: tuple[Decision, ...] = ("deny", "ask", "allow")
+
 
 def checked_rules(settings: Settings, environ: Mapping[str, str], workspace: Path) -> list[str]:
     """Return lines for the user about saved rules that were left out. Raises ConfigError for an
@@ -40,14 +42,8 @@ def forget_rule(environ: Mapping[str, str], workspace: Path, text: str) -> None:
 
 def settings_rules(settings: Settings) -> list[Rule]:
     """Return the rules in the settings. Raises ConfigError for an invalid one."""
-    security = settings.security
-    lists: dict[Decision, list[str]] = {
-        "deny": security.deny,
-        "ask": security.ask,
-        "allow": security.allow,
-    }
     return [
         check_rule(parse_rule(text, decision, f"security.{decision}"), rule_patterns())
-        for decision, texts in lists.items()
-        for text in texts
+        for decision in _DECISIONS
+        for text in getattr(settings.security, decision)
     ]
