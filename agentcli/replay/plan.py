@@ -22,12 +22,12 @@ from agentcli.events.observations import (
 )
 from agentcli.security.redact import MASK
 
-RERUN_TOOLS = frozenset(
+REPLAYED_TOOLS = frozenset(
     ("bash", "python", "read", "write", "edit", "grep", "glob", "todo", "think", "finish", "recall")
 )
 """Tools whose calls are repeated. They reach nothing but the copy: by sandboxed commands, or by the
 session's own view of files."""
-_WHY_NOT_RERUN = {
+_WHY_NOT_REPLAYED = {
     "ask": "answers of the user",
     "delegate": "work of children",
     "fetch": "pages",
@@ -41,10 +41,13 @@ _NOT_RUN = {"interrupted": "interrupted calls", "not_run": "calls that were not 
 _CUT_OFF = re.compile(r"\[(?:interrupted by the user|stopped: [^\]\n]*)\]\Z")
 """The end of the output of a call that was interrupted or reached its time limit."""
 _CHANGES_FILES = frozenset(("bash", "python", "write", "edit"))
-_CHANGES_NOTHING = RERUN_TOOLS - _CHANGES_FILES | _WHY_NOT_RERUN.keys() - {"delegate", "llm_edit"}
+_CHANGES_NOTHING = REPLAYED_TOOLS - _CHANGES_FILES | _WHY_NOT_REPLAYED.keys() - {
+    "delegate",
+    "llm_edit",
+}
 
 
-def why_not_rerun(action: Action, observation: Observation) -> str:
+def why_not_replayed(action: Action, observation: Observation) -> str:
     """Return why the result of `action` is taken from the record, in words that fit before a count;
     "" if the action is repeated."""
     call = action.tool_call_metadata
@@ -58,14 +61,14 @@ def why_not_rerun(action: Action, observation: Observation) -> str:
     if MASK in call.raw_arguments:
         return "calls with a secret in them"
     if isinstance(action, CmdRunAction):
-        return _why_command_not_rerun(action, observation)
+        return _why_command_not_replayed(action, observation)
     if isinstance(action, ToolCallAction) and action.error is not None:
         return ""
     name = call.function_name
-    return "" if name in RERUN_TOOLS else _WHY_NOT_RERUN.get(name, _OF_SERVERS)
+    return "" if name in REPLAYED_TOOLS else _WHY_NOT_REPLAYED.get(name, _OF_SERVERS)
 
 
-def _why_command_not_rerun(action: CmdRunAction, observation: Observation) -> str:
+def _why_command_not_replayed(action: CmdRunAction, observation: Observation) -> str:
     if action.network or action.unsandboxed:
         return "commands beyond the sandbox"
     if not isinstance(observation, CmdOutputObservation):
@@ -114,7 +117,7 @@ class _Span:
 
 
 @dataclass(frozen=True)
-class RerunPlan:
+class ReplayPlan:
     """`restored`: by event, the snapshot to which the files are restored after it, since a user
     or a call that isn't repeated made them so. `compared`: by the event that names a snapshot, the
     result of the last call that made the files so."""
@@ -123,13 +126,13 @@ class RerunPlan:
     compared: dict[int, int]
 
 
-def plan_rerun(
+def plan_replay(
     events: Sequence[Event],
     start: str,
     may_write: Callable[[Action], bool] = lambda action: True,
     *,
     hooked: bool = False,
-) -> RerunPlan:
+) -> ReplayPlan:
     """Return the plan for a session's events. `start` is the snapshot that the copy begins as,
     `may_write` says whether the file that an action names lies in the copy, `hooked` whether hooks
     of the user ran around calls and may have changed files."""
@@ -162,7 +165,7 @@ def plan_rerun(
             waiting.pop(action.id, None)
             if span.may_change(action):
                 _note(span, action, event, may_write(action))
-    return RerunPlan(restored, compared)
+    return ReplayPlan(restored, compared)
 
 
 def _step_of(waiting: Mapping[int, Action], checkpoint: CheckpointObservation) -> str | None:
@@ -174,7 +177,7 @@ def _step_of(waiting: Mapping[int, Action], checkpoint: CheckpointObservation) -
 
 
 def _note(span: _Span, action: Action, observation: Observation, inside: bool) -> None:
-    again = inside and not why_not_rerun(action, observation)
+    again = inside and not why_not_replayed(action, observation)
     if again and is_changing(action):
         span.changing.append(observation.id)
     elif not again and _may_have_changed(action, observation):

@@ -23,7 +23,7 @@ from agentcli.events.observations import (
     NullObservation,
     UserRejectObservation,
 )
-from agentcli.replay.plan import plan_rerun, why_not_rerun
+from agentcli.replay.plan import plan_replay, why_not_replayed
 
 DONE = CmdOutputObservation(content="ok", metadata=CmdMetadata(exit_code=0))
 
@@ -79,7 +79,7 @@ def command(text: str = "make", reply: str = "r1", **more: object) -> Action:
     ],
 )
 def test_why_it_is_taken_from_the_record(action, observation, why):
-    assert why_not_rerun(action, observation) == why
+    assert why_not_replayed(action, observation) == why
 
 
 def log(*events: Event) -> list[Event]:
@@ -104,36 +104,36 @@ SAID = MessageAction(content="more", source=Source.USER)
 
 
 def test_files_are_compared_after_what_was_done_again():
-    made = plan_rerun(log(command(), kept("a"), DONE, kept("b", "turn_end")), "a")
+    made = plan_replay(log(command(), kept("a"), DONE, kept("b", "turn_end")), "a")
     assert (made.restored, made.compared) == ({}, {3: 2})
 
 
 def test_what_the_person_changed_comes_with_their_message():
     events = log(command(), kept("a"), DONE, kept("b", "turn_end"), SAID, command(), kept("c"))
-    made = plan_rerun(events, "a")
+    made = plan_replay(events, "a")
     assert (made.restored, made.compared) == ({4: "c"}, {3: 2})
 
 
 def test_what_was_not_done_again_comes_at_once_if_nothing_follows_in_its_step():
     wider = command(unsandboxed=True)
     later = command("cat a", "r2")
-    made = plan_rerun(log(wider, kept("a"), DONE, later, DONE, kept("b", "turn_end")), "a")
+    made = plan_replay(log(wider, kept("a"), DONE, later, DONE, kept("b", "turn_end")), "a")
     assert made.restored == {2: "b"}
 
 
 def test_else_it_comes_with_the_next_snapshot():
     wider = command(unsandboxed=True)
-    made = plan_rerun(log(wider, kept("a"), DONE, command(), DONE, kept("b", "turn_end")), "a")
+    made = plan_replay(log(wider, kept("a"), DONE, command(), DONE, kept("b", "turn_end")), "a")
     assert (made.restored, made.compared) == ({5: "b"}, {})
 
 
 def test_where_hooks_may_change_files_none_are_compared():
     events = log(command(), kept("a"), DONE, command("cat a", "r2"), DONE, kept("b", "turn_end"))
-    made = plan_rerun(events, "a", hooked=True)
+    made = plan_replay(events, "a", hooked=True)
     assert (made.restored, made.compared) == ({2: "b"}, {})
 
 
 def test_what_was_taken_back_is_brought_back():
     taken_back = RewindAction(to_event=0, conversation=False, tree="a")
     events = log(command(), kept("a"), DONE, kept("b", "turn_end"), taken_back)
-    assert plan_rerun(events, "a").restored == {4: "a"}
+    assert plan_replay(events, "a").restored == {4: "a"}

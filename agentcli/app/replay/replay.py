@@ -32,7 +32,7 @@ from agentcli.replay.compare import Difference, difference
 from agentcli.replay.file_changes import differing_parts
 from agentcli.replay.normalise import Normaliser
 from agentcli.replay.path_map import PathMap
-from agentcli.replay.plan import answered_call, plan_rerun, why_not_rerun
+from agentcli.replay.plan import answered_call, plan_replay, why_not_replayed
 from agentcli.sandbox.selection import NO_LAYER
 from agentcli.security.redact import MASK
 from agentcli.sessions.session import Session
@@ -80,7 +80,7 @@ class _Replay:
         self._paths = PathMap(copy.places)
         self._actions: dict[int, Action] = {}
         self._tools: ReplayTools | None = None
-        self._plan = plan_rerun(copy.events, copy.start, self._is_inside, hooked=copy.hooked)
+        self._plan = plan_replay(copy.events, copy.start, self._is_inside, hooked=copy.hooked)
         if copy.hooked:
             self._note(
                 "hooks may have changed files: those of each snapshot are taken as they were"
@@ -138,7 +138,7 @@ class _Replay:
         return Difference(action.id, action.message, told, "the call is understood differently now")
 
     def _answer(self, action: Action, recorded: Observation) -> Difference | None:
-        why = why_not_rerun(action, recorded)
+        why = why_not_replayed(action, recorded)
         if not why and not self._is_inside(action):
             why = "files outside the workspace"
         if why or self._tools is None:

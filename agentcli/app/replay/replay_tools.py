@@ -19,7 +19,7 @@ from agentcli.events.actions import CmdRunAction, SystemMessageAction
 from agentcli.events.observations import SessionStartedObservation
 from agentcli.messages import ToolCall
 from agentcli.replay.normalise import Patterns
-from agentcli.replay.plan import RERUN_TOOLS
+from agentcli.replay.plan import REPLAYED_TOOLS
 from agentcli.security.redact import Redactor
 from agentcli.sessions.session import Session
 from agentcli.settings import Settings
@@ -98,7 +98,9 @@ class ReplayTools:
         every = TOOLS.all()
         names: Sequence[Any] = [s["name"] for s in system.tools] if system else list(every)
         known = (every[name] for name in names if name in every)
-        tools = [tool if tool.name in RERUN_TOOLS else replace(tool, run=_refuse) for tool in known]
+        tools = [
+            tool if tool.name in REPLAYED_TOOLS else replace(tool, run=_refuse) for tool in known
+        ]
         self._tools = ToolCollection(tools, context)
 
     def close(self) -> None:
