@@ -110,6 +110,11 @@ class Event(Value):
         """Return one line for people."""
         return self.kind
 
+    @property
+    def begins_main_reply(self) -> bool:
+        """Whether a reply of the main model begins with this event."""
+        return self.llm_metrics is not None and self.llm_metrics.part == "main"
+
 
 COMMON_FIELDS = frozenset(Event.model_fields)
 

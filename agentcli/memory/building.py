@@ -12,13 +12,11 @@ from agentcli.events.actions import CondensationAction
 from agentcli.memory.compaction_cost import Prices
 from agentcli.memory.condenser import CONDENSERS, Ask, Condenser, Options
 from agentcli.memory.condensers.pipeline import Pipeline
-from agentcli.memory.memory import Memory, WindowLimits
+from agentcli.memory.memory import Memory
 from agentcli.messages import ToolSchema, Usage
 from agentcli.settings import MemorySettings
 
 _SAMPLE_TOKENS = 1_000
-_COST_AWARE = "default"
-"""The condenser whose target depends on costs; the others come down to low_water."""
 
 
 class PriceList(Protocol):
@@ -59,17 +57,12 @@ def build_memory(
         return catalog.context_tokens(models.condenser)
 
     return Memory(
-        WindowLimits(
-            context_tokens,
-            settings.high_water,
-            settings.low_water,
-            cost_aware=settings.condenser == _COST_AWARE,
-        ),
+        context_tokens,
+        settings,
         tools,
         choose_condenser(settings.condenser, Options(settings, ask, condenser_window)),
         _prices_of(catalog, models),
         models.main.partition("/")[0],
-        truncate=settings.enable_history_truncation,
         record=record,
     )
 

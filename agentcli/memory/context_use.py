@@ -35,7 +35,6 @@ Kind = Literal[
     "other",
 ]
 MOST_BIGGEST = 10
-_MAIN = "main"
 _OVERHEAD_BYTES = 16
 _RECALLED: dict[str, Kind] = {
     "facts": "facts",
@@ -92,7 +91,7 @@ def context_use(
     """Break down what the next request of a session with these events would hold. `window` is all
     that the model takes, in tokens; `provider` determines how images count."""
     shown = visible(live(events))
-    found = list(pieces(shown, provider))
+    found = list(_pieces(shown, provider))
     estimator = _estimator(found, events)
     parts = [
         Part(kind, name, event.id, estimator.tokens(size), about)
@@ -111,10 +110,10 @@ def context_use(
     return ContextUse(window, reserve, tuple(shares), tuple(p for p in biggest if p.tokens))
 
 
-Piece = tuple[Kind, str, Event, Size, str]
+_Piece = tuple[Kind, str, Event, Size, str]
 
 
-def pieces(shown: Sequence[Event], provider: str) -> Iterator[Piece]:
+def _pieces(shown: Sequence[Event], provider: str) -> Iterator[_Piece]:
     """Yield the pieces of a request made of `shown`, the visible events of a session."""
     torn = {event.reply_id for event in shown if isinstance(event, ReplyDiscardedObservation)}
     tool_of = {
@@ -127,7 +126,7 @@ def pieces(shown: Sequence[Event], provider: str) -> Iterator[Piece]:
             yield from pieces_of(event, tool_of.get(event.cause or -1), provider)
 
 
-def pieces_of(event: Event, tool: str | None, provider: str) -> Iterator[Piece]:
+def pieces_of(event: Event, tool: str | None, provider: str) -> Iterator[_Piece]:
     """Yield the pieces of one event; `tool` is that of the call it answers, if it answers one."""
     if event.reply is not None:
         yield "replies", "", event, _reply_size(event), event.message
@@ -145,7 +144,7 @@ def pieces_of(event: Event, tool: str | None, provider: str) -> Iterator[Piece]:
         yield from _observed(event, tool, provider)
 
 
-def _observed(event: Observation, tool: str | None, provider: str) -> Iterator[Piece]:
+def _observed(event: Observation, tool: str | None, provider: str) -> Iterator[_Piece]:
     size = _size(shown_text(event))
     if tool is not None:
         urls = getattr(event, "image_urls", ())
@@ -157,7 +156,7 @@ def _observed(event: Observation, tool: str | None, provider: str) -> Iterator[P
         yield "other", "", event, size, event.message
 
 
-def _recalled(event: RecallObservation, size: Size) -> Iterator[Piece]:
+def _recalled(event: RecallObservation, size: Size) -> Iterator[_Piece]:
     """Split an event by what was recalled, and its bytes in proportion to the characters."""
     told = event.result.get("pieces")
     recalled: list[dict[str, Any]] = [p for p in told or () if isinstance(p, dict)]
@@ -194,14 +193,14 @@ def _schemas_size(tools: Sequence[dict[str, Any]]) -> Size:
     return tools_size(tuple(ToolSchema(str(a), str(b), c or {}) for a, b, c in parts))
 
 
-def _estimator(found: Sequence[Piece], events: Sequence[Event]) -> TokenEstimator:
+def _estimator(found: Sequence[_Piece], events: Sequence[Event]) -> TokenEstimator:
     """Return an estimator calibrated by the last reply, if what was sent for it is still shown."""
     estimator = TokenEstimator()
     for index in range(len(events) - 1, -1, -1):
         event = events[index]
         if isinstance(event, CondensationAction):
             break
-        if event.llm_metrics is not None and event.llm_metrics.part == _MAIN:
+        if event.llm_metrics is not None and event.begins_main_reply:
             sent = Size()
             for _, _, each, size, _ in found:
                 sent += size if each.id < event.id else Size()

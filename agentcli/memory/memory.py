@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from agentcli.errors import TurnInterrupted
 from agentcli.events import Event
@@ -43,6 +43,9 @@ refuse the request."""
 _MOST_POOR_PASSES = 2
 _LOOK_AGAIN = 1.03
 """How much the window must grow before a condenser that found nothing to do is asked again."""
+_COST_AWARE = "default"
+"""The condenser that comes down to what is likely needed; the others come down to low_water."""
+_ONLY_A_WINDOW = MemorySettings(condenser="window")
 _NOT_DUE = Decision(False, "", {})
 _FOR_OVERFLOW = Pipeline(
     [OldResults(), rolling(Options(MemorySettings()), max_size=0), MaskLongest()],
@@ -51,46 +54,34 @@ _FOR_OVERFLOW = Pipeline(
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class WindowLimits:
-    """How many tokens the model takes (looked up on first use), and the shares of that at which the
-    conversation is condensed, and down to which. They are far apart because each condensation loses
-    the provider's prompt cache."""
-
-    context_tokens: Callable[[], int]
-    high_water: float = 0.75
-    low_water: float = 0.5
-    cost_aware: bool = False
-    """Come down to what is likely needed, if that is less than the low-water mark."""
-
-
 class Memory:
     """Follows the events of one session, and looks at each only once until a condensation. Keeps
     only messages and the ids of the events they were made of."""
 
     def __init__(
         self,
-        limits: WindowLimits,
+        context_tokens: Callable[[], int],
+        settings: MemorySettings = _ONLY_A_WINDOW,
         tools: tuple[ToolSchema, ...] = (),
         condenser: Condenser | None = None,
         prices: Callable[[], Prices | None] = lambda: None,
         provider: str = "",
         *,
-        truncate: bool = True,
         record: Callable[[CondensationAction], object] = lambda action: None,
     ) -> None:
-        """Without a `condenser`, the oldest steps are dropped. `prices` of the model are asked for
-        once they matter; `provider` determines how images count. Unless `truncate` is set, a
-        request that does not fit remains an error. `record` stores what was paid for a condensation
+        """`context_tokens` returns how many tokens the model takes; it is asked once that matters,
+        and so are the `prices` of the model. Without a `condenser`, the oldest steps are dropped.
+        `provider` determines how images count. `record` stores what was paid for a condensation
         that was interrupted."""
-        self.limits = limits
+        self.settings = settings
+        self._is_cost_aware = settings.condenser == _COST_AWARE
         self.estimator = TokenEstimator()
         self._condenser = condenser or DropOldest()
         self._ask_prices = prices
         self._provider = provider
-        self._truncate = truncate
         self._record = record
         self._tools_size = tools_size(tools)
+        self._ask_context_tokens = context_tokens
         self._context_tokens = 0
         self._prices: tuple[Prices | None] | None = None
         self._taken = 0
@@ -195,7 +186,7 @@ class Memory:
         action = self._condenser.condense(view) if looks else None
         if looks and action is None and view.is_loaded:
             self._look_at = view.tokens * _LOOK_AGAIN
-        if action is None and self._truncate and self._overfull(view):
+        if action is None and self.settings.enable_history_truncation and self._overfull(view):
             action = DropOldest().condense(replace(view, forced="the window is full"))
         done = self._checked(view, action)
         return None if done is None or (gave_up and is_poor(done)) else done
@@ -227,7 +218,8 @@ class Memory:
         `target_tokens`: results first, then old steps, and if that is not enough, the longest
         results of the newest steps; None if nothing can or may go. No model is asked, because
         someone is waiting for the answer. From now on the window counts as smaller."""
-        if not self._truncate or self._stats.poor_passes >= _MOST_POOR_PASSES:
+        truncates = self.settings.enable_history_truncation
+        if not truncates or self._stats.poor_passes >= _MOST_POOR_PASSES:
             return None
         first = replace(
             self.view(events), forced="it did not fit", target=lambda: int(target_tokens)
@@ -261,12 +253,12 @@ class Memory:
         )
 
     def _context(self) -> int:
-        self._context_tokens = self._context_tokens or self.limits.context_tokens()
+        self._context_tokens = self._context_tokens or self._ask_context_tokens()
         return self._context_tokens
 
     def _target(self, tokens: int) -> int:
-        most = int(self._context() * self.limits.low_water)
-        if not self.limits.cost_aware:
+        most = int(self._context() * self.settings.low_water)
+        if not self._is_cost_aware:
             return most
         staying = self.estimator.tokens(Size(self._stats.staying_bytes) + self._tools_size)
         return target_tokens(staying, self._growth(tokens), most)
@@ -278,12 +270,12 @@ class Memory:
         return grown / max(self._grown_steps + self._stats.steps - self._steps_then, 1)
 
     def _decide(self, tokens: int) -> Decision:
-        if tokens <= _SMALLEST_WINDOW * self.limits.low_water:
+        if tokens <= _SMALLEST_WINDOW * self.settings.low_water:
             return _NOT_DUE
         context = self._context()
-        target, high_water = self._target(tokens), int(context * self.limits.high_water)
+        target, high_water = self._target(tokens), int(context * self.settings.high_water)
         worth = max(_WORTH_TOKENS, context // _WORTH_SHARE)
-        least = min(worth, high_water) if self.limits.cost_aware else 0
+        least = min(worth, high_water) if self._is_cost_aware else 0
         if tokens <= max(target, least):
             return _NOT_DUE
         if self._prices is None:

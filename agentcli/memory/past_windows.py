@@ -9,8 +9,8 @@ from agentcli.events import Event
 from agentcli.events.actions import CondensationAction, RewindAction
 from agentcli.events.live import live
 from agentcli.events.observations import ReplyDiscardedObservation
-from agentcli.memory.context_use import Kind, Piece, pieces, pieces_of
-from agentcli.memory.memory import Memory, WindowLimits
+from agentcli.memory.context_use import Kind, pieces_of
+from agentcli.memory.memory import Memory
 from agentcli.memory.tokens import Size, TokenEstimator
 from agentcli.memory.view import is_visible_to_model
 from agentcli.messages import Message, Role
@@ -45,10 +45,10 @@ class PastWindow:
 def past_windows(events: Iterable[Event], provider: str = "") -> Iterator[PastWindow]:
     """Yield one window for each reply of the main model, in order. `events` are all events of a
     session, from id 0; `provider` determines how images count."""
-    memory, estimator = Memory(WindowLimits(lambda: 0)), TokenEstimator()
+    memory, estimator = Memory(lambda: 0), TokenEstimator()
     seen: list[Event] = []
     base: Base | None = None
-    contents = _Contents((), provider)
+    contents = _Contents(provider)
     for event in events:
         if event.reply is not None and event.reply.index == 0:
             messages = _sent(memory.window(seen))
@@ -57,7 +57,7 @@ def past_windows(events: Iterable[Event], provider: str = "") -> Iterator[PastWi
                 shown = [e for e in view.events if is_visible_to_model(e) and e.id not in gone]
                 ids = sorted(e.id for e in shown)
                 base = Base(ids, sorted(view.masked), gone, event.id)
-                contents = _Contents(shown, provider)
+                contents = _Contents(provider, shown)
             counted = event.llm_metrics.prompt_tokens if event.llm_metrics else 0
             estimator.learn(contents.size, counted)
             tokens = counted or estimator.tokens(contents.size)
@@ -107,26 +107,20 @@ def _gone(seen: Sequence[Event]) -> dict[int, int]:
 class _Contents:
     """The sizes of what a window holds, by kind."""
 
-    def __init__(self, shown: Sequence[Event], provider: str) -> None:
+    def __init__(self, provider: str, shown: Iterable[Event] = ()) -> None:
         self.sizes: dict[Kind, Size] = {}
         self._provider = provider
         self._tool_of: dict[int | None, str] = {}
-        self._note_tools(shown)
-        self._take(pieces(shown, provider))
+        for event in shown:
+            self.add(event)
 
     @property
     def size(self) -> Size:
         return sum(self.sizes.values(), Size())
 
     def add(self, event: Event) -> None:
-        self._note_tools([event])
-        self._take(pieces_of(event, self._tool_of.get(event.cause), self._provider))
-
-    def _note_tools(self, events: Iterable[Event]) -> None:
-        for event in events:
-            if event.tool_call_metadata is not None:
-                self._tool_of[event.id] = event.tool_call_metadata.function_name
-
-    def _take(self, found: Iterable[Piece]) -> None:
-        for kind, _, _, size, _ in found:
+        if event.tool_call_metadata is not None:
+            self._tool_of[event.id] = event.tool_call_metadata.function_name
+        tool = self._tool_of.get(event.cause)
+        for kind, _, _, size, _ in pieces_of(event, tool, self._provider):
             self.sizes[kind] = self.sizes.get(kind, Size()) + size

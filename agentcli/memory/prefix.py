@@ -12,8 +12,6 @@ from agentcli.events.live import newest, newest_first
 from agentcli.events.observations import PrefixChangedObservation, SessionStartedObservation
 from agentcli.messages import Message, Request, Role, ToolSchema, common_start
 
-_MAIN = "main"
-
 
 class PrefixCheck:
     """Compares the successive requests of one session, messages by identity, so that no text is
@@ -60,7 +58,7 @@ class PrefixCheck:
 
 def _since_stored(request: Request, events: Sequence[Event]) -> str | None:
     """Return what differs from what an earlier process must have sent, if there was one."""
-    asked = next((e for e in newest_first(events) if _is_main_reply(e)), None)
+    asked = next((e for e in newest_first(events) if e.begins_main_reply), None)
     if asked is None or asked.llm_metrics is None:
         return None
     stored = next((e for e in events if isinstance(e, SystemMessageAction)), None)
@@ -70,10 +68,6 @@ def _since_stored(request: Request, events: Sequence[Event]) -> str | None:
         return "tools"
     started = newest(events, SessionStartedObservation)
     return None if started and started.model == asked.llm_metrics.model else "model"
-
-
-def _is_main_reply(event: Event) -> bool:
-    return event.llm_metrics is not None and event.llm_metrics.part == _MAIN
 
 
 def _system(request: Request) -> str:

@@ -19,7 +19,7 @@ from agentcli.memory.condenser import (
 )
 from agentcli.memory.condensers import default, llm_summary
 from agentcli.memory.condensers.observation_masking import mask, maskable
-from agentcli.memory.memory import Memory, WindowLimits
+from agentcli.memory.memory import Memory
 from agentcli.memory.view import Step, View
 from agentcli.messages import ToolSchema
 from agentcli.settings import MemorySettings
@@ -111,8 +111,8 @@ def _simpler(setting: Setting, condenser: str) -> Memory:
 
 def _plain(setting: Setting) -> Memory:
     """One that never condenses by itself."""
-    limits = WindowLimits(lambda: setting.context_tokens)
-    return Memory(limits, setting.tools, _Never(), truncate=False)
+    settings = MemorySettings(condenser="window", enable_history_truncation=False)
+    return Memory(lambda: setting.context_tokens, settings, setting.tools, _Never())
 
 
 def _options(setting: Setting, max_event_chars: int) -> Options:
@@ -135,8 +135,9 @@ def _ours_at_the_mark(setting: Setting) -> Memory:
 
 def _at_mark(setting: Setting, mark: float, low: float, condenser: Condenser) -> Memory:
     context = setting.context_tokens
-    limits = WindowLimits(lambda: context, high_water=mark, low_water=low)
-    return Memory(limits, setting.tools, _AtMark(condenser, int(context * mark)))
+    settings = MemorySettings(condenser="window", high_water=mark, low_water=low)
+    condense = _AtMark(condenser, int(context * mark))
+    return Memory(lambda: context, settings, setting.tools, condense)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from agentcli.errors import LLMError
 from agentcli.events import Action, Observation, ToolCallMetadata
 from agentcli.events.actions import ToolCallAction
 from agentcli.events.observations import DecisionObservation, SuccessObservation
-from agentcli.memory.memory import Memory, WindowLimits
+from agentcli.memory.memory import Memory
 from agentcli.memory.prefix import PrefixCheck
 from agentcli.messages import FinishReason, Reply, Request, ToolCall, Usage
 from agentcli.settings import AgentSettings
@@ -96,7 +96,7 @@ def agent_of(*replies: Reply | LLMError, **parts: Any) -> Agent:
     """With the usual parts, unless others are given."""
     standard: dict[str, Any] = {
         "llm": Model(list(replies)),
-        "memory": Memory(WindowLimits(lambda: 100_000)),
+        "memory": Memory(lambda: 100_000),
         "tools": Tools(),
         "schemas": (),
         "policy": AllowAll(),

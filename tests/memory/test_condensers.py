@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -32,7 +31,7 @@ from agentcli.events.observations import (
 )
 from agentcli.memory.building import choose_condenser
 from agentcli.memory.condenser import CONDENSERS, Options, forget
-from agentcli.memory.memory import Memory, WindowLimits
+from agentcli.memory.memory import Memory
 from agentcli.memory.projection import MAX_MASKED_MESSAGE_CHARS, project
 from agentcli.memory.summariser import Conversation
 from agentcli.memory.summary import sections, told, with_known_ids
@@ -82,7 +81,7 @@ def memory_with(choice, ask=good, window=WINDOW, **options):
         max_size=30, max_events=30, attention_window=12, max_event_chars=10_000, **options
     )
     made = Options(settings, lambda request, spent: ask(request))
-    return Memory(WindowLimits(lambda: window), condenser=choose_condenser(choice, made))
+    return Memory(lambda: window, condenser=choose_condenser(choice, made))
 
 
 def think(memory, log):
@@ -189,7 +188,7 @@ def test_refused_calls_and_stale_results_go_first():
     (look,) = log.step(FileReadAction(path="a.py"))
     fresh = log.add(read.model_copy(update={"content": "new\n" * 300, "cause": look.id}))
     work(log, 9, 1_200)
-    memory.limits = replace(memory.limits, low_water=0.69)
+    memory.settings = memory.settings.model_copy(update={"low_water": 0.69})
     messages = think(memory, log)
     (action,) = condensations(log)
     assert set(action.masked_event_ids) == {refused.id, stale.id}
@@ -206,11 +205,11 @@ def test_repeated_results_go_before_old_ones():
     longer = log.run("cat b", "other " * 400)
     again = log.run("cat a", "same " * 300)
     work(log, 7, 850)
-    memory.limits = replace(memory.limits, low_water=0.7)
+    memory.settings = memory.settings.model_copy(update={"low_water": 0.7})
     think(memory, log)
     (action,) = condensations(log)
     assert action.masked_event_ids == (first.id,)
-    memory.limits = replace(memory.limits, low_water=0.5)
+    memory.settings = memory.settings.model_copy(update={"low_water": 0.5})
     work(log, 6, 600)
     think(memory, log)
     masked = condensations(log)[1].masked_event_ids
@@ -429,7 +428,7 @@ def test_the_longest_results_go_when_even_the_newest_steps_do_not_fit():
 def test_without_truncation_what_does_not_fit_stays_an_error():
     log = session()
     work(log, 30)
-    memory = Memory(WindowLimits(lambda: WINDOW), truncate=False)
+    memory = Memory(lambda: WINDOW, MemorySettings(enable_history_truncation=False))
     assert memory.condense_overflow(log, 1_000) is None
 
 
@@ -500,7 +499,7 @@ def interrupted(request):
 
 def test_all_that_models_were_paid_counts_at_once_and_is_recorded():
     condenser, log = AsksTwice(), session()
-    memory = Memory(WindowLimits(lambda: WINDOW), condenser=condenser)
+    memory = Memory(lambda: WINDOW, condenser=condenser)
     work(log, 8)
     assert memory.compact(log).llm_metrics.cost_usd == 0.5
     assert condenser.spent == [0, 0.25], "what the second may cost is less by the first"
@@ -511,9 +510,7 @@ def test_what_was_paid_before_an_interrupt_is_recorded(how):
     log, kept = session(), []
     work(log, 8)
     log.add(CondensationRequestAction(focus="x"))
-    memory = Memory(
-        WindowLimits(lambda: WINDOW), condenser=AsksTwice(interrupted), record=kept.append
-    )
+    memory = Memory(lambda: WINDOW, condenser=AsksTwice(interrupted), record=kept.append)
     with pytest.raises(TurnInterrupted):
         getattr(memory, how)(log)
     assert [action.llm_metrics.cost_usd for action in kept] == [0.25]
@@ -522,13 +519,13 @@ def test_what_was_paid_before_an_interrupt_is_recorded(how):
 
 def test_nobody_is_paid_for_what_is_put_off_and_it_stays_asked_for():
     condenser, log = AsksTwice(), session()
-    memory = Memory(WindowLimits(lambda: WINDOW), condenser=condenser)
+    memory = Memory(lambda: WINDOW, condenser=condenser)
     work(log, 8)
     log.add(CondensationRequestAction(focus="x"))
     for _ in range(3):
         assert memory.condense(log, lambda: False) is None
     assert condenser.spent == []
     assert memory.condense(log, lambda: True) is not None
-    plain = Memory(WindowLimits(lambda: WINDOW))
+    plain = Memory(lambda: WINDOW)
     assert plain.condense(log, lambda: False) is None
     assert plain.condense(log, lambda: True) is not None
