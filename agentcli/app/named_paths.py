@@ -8,7 +8,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from agentcli.events import Event, Source
-from agentcli.events.actions import MessageAction
+from agentcli.events.actions import MessageAction, is_user_message
 from agentcli.events.live import live, newest_first
 from agentcli.events.progress import Notice
 from agentcli.files.access_scope import TMP
@@ -26,7 +26,7 @@ def named_before(events: Sequence[Event]) -> list[Path]:
     entered here, or in the text of one from another terminal, which the user also typed."""
     found: dict[Path, None] = {}
     for event in live(events):
-        if isinstance(event, MessageAction) and event.source is Source.USER:
+        if is_user_message(event):
             found |= dict.fromkeys(_noted(event))
     return list(found)
 

@@ -15,7 +15,7 @@ from agentcli.app.policy.session_policy import SessionPolicy
 from agentcli.app.tool_context import remove_scratch
 from agentcli.errors import SessionError, UsageError
 from agentcli.events import Source
-from agentcli.events.actions import MessageAction
+from agentcli.events.actions import MessageAction, is_user_message
 from agentcli.events.progress import Notice
 from agentcli.hooks.session_hooks import SessionHooks
 from agentcli.knowledge.knowledge import Knowledge
@@ -147,8 +147,7 @@ class OpenSession:
 
 def close_session(session: Session, *, fresh: bool) -> None:
     """Close a session; remove it if it is new and has no task."""
-    said = (event for event in session.events if isinstance(event, MessageAction))
-    if fresh and not any(event.source is Source.USER for event in said):
+    if fresh and not any(map(is_user_message, session.events)):
         session.discard()
     else:
         session.close()

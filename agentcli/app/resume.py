@@ -9,8 +9,8 @@ from agentcli.agent.prompts import SandboxFacts
 from agentcli.agent.replies import ending_of_reply
 from agentcli.app.configuration.places import resolve_workspace
 from agentcli.errors import ConfigError, UsageError
-from agentcli.events import Event, Source
-from agentcli.events.actions import MessageAction, SystemMessageAction
+from agentcli.events import Event
+from agentcli.events.actions import SystemMessageAction, is_user_message
 from agentcli.events.live import newest, newest_first
 from agentcli.events.observations import (
     FOREIGN_PREFIX,
@@ -42,15 +42,6 @@ def workspace_of(folder: Path) -> Path:
     return resolve_workspace(str(state.local_workspace))
 
 
-def _tasks(session: Session) -> list[MessageAction]:
-    """Return what the user has said, newest first."""
-    return [
-        event
-        for event in newest_first(session.events)
-        if isinstance(event, MessageAction) and event.source is Source.USER
-    ]
-
-
 def system_message(events: Sequence[Event]) -> SystemMessageAction | None:
     """Return the event that has the system text and the tools; None if it was never recorded."""
     return next((event for event in events if isinstance(event, SystemMessageAction)), None)
@@ -61,7 +52,9 @@ def require_work(session: Session, has_message: bool, *, interactive: bool) -> S
     stored = system_message(session.events)
     has_message = has_message or bool(inbox.waiting(session.folder))
     unmet = bool(session.state.required) and session.state.exit_code != 0
-    if stored is None or not (has_message or _tasks(session)):
+    if stored is None or not (
+        has_message or any(map(is_user_message, newest_first(session.events)))
+    ):
         raise UsageError(
             f"session {session.id} ended before it was given its task",
             hint="start a new one: agent run",

@@ -9,8 +9,8 @@ from agentcli.agent.agent import Approver
 from agentcli.app import git_watch, named_paths
 from agentcli.app.resume import last_exports, last_folder
 from agentcli.app.sandbox import CHECK_FOLDER, Containment
-from agentcli.events import Event, Source
-from agentcli.events.actions import AskUserAction, MessageAction
+from agentcli.events import Event
+from agentcli.events.actions import AskUserAction, is_user_message
 from agentcli.events.live import live, newest_first
 from agentcli.files.output_folder import OutputFolder
 from agentcli.files.private import remove_tree
@@ -129,6 +129,6 @@ def _has_spoken(session: Session) -> bool:
     for event in newest_first(session.events):
         if isinstance(event, AskUserAction):
             return False
-        if isinstance(event, MessageAction) and event.source is Source.USER:
+        if is_user_message(event):
             return True
     return False

@@ -11,7 +11,7 @@ from typing import Any
 from agentcli.agent.ending import Ending
 from agentcli.errors import TurnInterrupted
 from agentcli.events import Action, Event, Observation, Source
-from agentcli.events.actions import MCPAction, MessageAction, tool_name
+from agentcli.events.actions import MCPAction, MessageAction, is_user_message, tool_name
 from agentcli.events.live import newest_first
 from agentcli.events.observations import (
     CmdOutputObservation,
@@ -245,7 +245,7 @@ def _times_held(events: Sequence[Event]) -> int:
     """Return how often Stop hooks kept the turn from ending since the user's last message."""
     held = 0
     for event in newest_first(events):
-        if event.source is Source.USER and isinstance(event, MessageAction):
+        if is_user_message(event):
             break
         held += isinstance(event, HookObservation) and event.event == STOP and event.blocked
     return held
