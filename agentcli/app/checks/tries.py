@@ -97,9 +97,11 @@ class Tries:
         """Return what is left of the budget after what all tries in `every` have spent; None
         without a limit."""
         left = self._limits.left_usd(self.state)
+        if left is None:
+            return None
         before = self._spent_usd(self.state)
         used = sum(self._spent_usd(state_of(folder)) - before for folder in every)
-        return None if left is None else max(0.0, left - used)
+        return max(0.0, left - used)
 
     def settings(
         self, model: str, more_usd: float | None, folder: Path | None, *, mends: bool
