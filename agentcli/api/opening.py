@@ -128,10 +128,10 @@ def _opened(
         if name is not None:
             name = free_name(builder.home, name)
         earlier = earlier_conversation(options.get("initial_events", ()))
-        ready = builder.prepare()
+        prepared = builder.prepare()
         if told := options.get("instructions"):
-            ready = replace(ready, system_text=f"{ready.system_text}\n\n{told.strip()}")
-        opened = builder.create(subscribers, name, ready)
+            prepared = replace(prepared, system_text=f"{prepared.system_text}\n\n{told.strip()}")
+        opened = builder.create(subscribers, name, prepared)
     except ValueError as error:
         # Two tools of one name.
         raise UsageError(str(error)) from error

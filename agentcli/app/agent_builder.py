@@ -141,29 +141,30 @@ class AgentBuilder:
     def prepare(self, folder: Path | None = None) -> Prepared:
         """Prepare a new session, in `folder` if given, before anything of it is on disk. Raises
         ConfigError if no session can begin under these settings."""
-        ready = self._prepared(folder or new_folder(self.home), self.settings.model.name, State())
-        return replace(ready, system_text=self._system_text(ready))
+        folder = folder or new_folder(self.home)
+        prepared = self._prepared(folder, self.settings.model.name, State())
+        return replace(prepared, system_text=self._system_text(prepared))
 
     def create(
         self,
         subscribers: Callable[[Session], Sequence[Subscriber]],
         name: str | None = None,
-        ready: Prepared | None = None,
+        prepared: Prepared | None = None,
         folder: Path | None = None,
     ) -> OpenSession:
         """Create a new session, in `folder` if given. Raises ConfigError if there is no model,
         SessionError if the session can't be written; then nothing of it is left."""
-        ready = ready or self.prepare(folder)
-        with ExitStack() as undo, writing_to(ready.containment.session_folder):
+        prepared = prepared or self.prepare(folder)
+        with ExitStack() as undo, writing_to(prepared.containment.session_folder):
             with shield():
-                session = Session.create(ready.containment.session_folder)
+                session = Session.create(prepared.containment.session_folder)
                 undo.callback(close_session, session, fresh=True)
             _subscribe(session, subscribers)
-            opened = self._brought_up(session, ready, undo)
-            session.emit(self._started(session, ready, name=name))
+            opened = self._brought_up(session, prepared, undo)
+            session.emit(self._started(session, prepared, name=name))
             session.emit(
                 SystemMessageAction(
-                    content=ready.system_text,
+                    content=prepared.system_text,
                     tools=tuple(asdict(schema) for schema in opened.agent.schemas),
                     source=Source.ENVIRONMENT,
                 )
@@ -192,16 +193,16 @@ class AgentBuilder:
                 session = Session.open(folder)
                 undo.callback(session.close)
             more = has_message or (required is not None and not required.holds(session.state))
-            stored = require_work(session, more, interactive=self.interactive)
+            system_message = require_work(session, more, interactive=self.interactive)
             end_survivors(session.id, self.environ)
             _subscribe(session, subscribers)
             before = last_writable(session.events, str(self.workspace))
             model = model or session.state.model
-            ready = self._prepared(folder, model, session.state, before)
-            opened = self._brought_up(session, ready, undo, stored)
-            facts = ready.containment.facts()
+            prepared = self._prepared(folder, model, session.state, before)
+            opened = self._brought_up(session, prepared, undo, system_message)
+            facts = prepared.containment.facts()
             changed = list(change_messages(session, self.workspace, facts, was_here=was_here))
-            session.emit(self._started(session, ready, resumed=True))
+            session.emit(self._started(session, prepared, resumed=True))
             for told in changed:
                 session.emit(MessageAction(content=told, source=Source.ENVIRONMENT))
             report_servers(opened)
@@ -233,12 +234,12 @@ class AgentBuilder:
         require_prices(self.settings, models, state, self._budget(state))
         return models
 
-    def _system_text(self, ready: Prepared) -> str:
+    def _system_text(self, prepared: Prepared) -> str:
         text = knowledge.system_text(
             self.settings,
             self.home,
-            ready.models.chain("main").model,
-            ready.containment.facts(),
+            prepared.models.chain("main").model,
+            prepared.containment.facts(),
             watched=self.interactive,
             askable=self.make_approver is not None and self.role is None,
         )
@@ -247,15 +248,15 @@ class AgentBuilder:
     def _brought_up(
         self,
         session: Session,
-        ready: Prepared,
+        prepared: Prepared,
         undo: ExitStack,
-        stored: SystemMessageAction | None = None,
+        system_message: SystemMessageAction | None = None,
     ) -> OpenSession:
-        """Return `session` with all that works on it, started; `stored` has the tools that it was
-        begun with, None if it is new. When this returns, `undo` closes all of it."""
-        servers = start_servers(ready.containment, session, ready.redactor.learn, undo)
-        opened = self._open(session, ready, servers, stored)
-        opened.fresh = stored is None
+        """Return `session` with all that works on it, started. `system_message` has the tools that
+        it was begun with; None if it is new. When this returns, `undo` closes all of it."""
+        servers = start_servers(prepared.containment, session, prepared.redactor.learn, undo)
+        opened = self._open(session, prepared, servers, system_message)
+        opened.fresh = system_message is None
         with shield():
             undo.pop_all()
             undo.callback(opened.close, "failed")
@@ -267,22 +268,22 @@ class AgentBuilder:
     def _open(
         self,
         session: Session,
-        ready: Prepared,
+        prepared: Prepared,
         servers: ToolServers | None,
-        stored: SystemMessageAction | None,
+        system_message: SystemMessageAction | None,
     ) -> OpenSession:
-        models, containment = ready.models, ready.containment
-        session.redact = ready.redactor
+        models, containment = prepared.models, prepared.containment
+        session.redact = prepared.redactor
         if self.role is None:
             log_to(session.folder / "log", session.redact, whole=programs.is_own_process())
         main = models.chain("main")
         context = tool_context(session, containment, main.model)
         notes = knowledge.add_knowledge_tools(
-            context, session, self.settings, ready.redactor, containment.scope.home
+            context, session, self.settings, prepared.redactor, containment.scope.home
         )
         level = self.role.level if self.role else session.state.delegate_level
         agents = self.agents(level)
-        allows = tools_allowed(self.role, stored, session.state)
+        allows = tools_allowed(self.role, system_message, session.state)
         tools = session_tools(
             self.settings,
             context,
@@ -290,7 +291,7 @@ class AgentBuilder:
             main.model,
             lambda every: agents.offered([*every, *self.more_tools], allows),
         )
-        schemas = stored_schemas(stored) if stored else tools.schemas()
+        schemas = stored_schemas(system_message) if system_message else tools.schemas()
         limits = self.limits(session.state)
         side_models = SideModels(self.settings, models, session, limits)
         context.ask_editor = side_models.merge_edit
@@ -325,7 +326,7 @@ class AgentBuilder:
             temperature=None if model.temperature == "" else model.temperature,
             interactive=self.interactive,
         )
-        notices = (*ready.notices, *agents.notices)
+        notices = (*prepared.notices, *agents.notices)
         return OpenSession(session, agent, context, known, policy, hooks, notices, servers=servers)
 
     def _policy_and_checkpointer(
@@ -445,7 +446,7 @@ class AgentBuilder:
     def _started(
         self,
         session: Session,
-        ready: Prepared,
+        prepared: Prepared,
         *,
         resumed: bool = False,
         name: str | None = None,
@@ -453,18 +454,18 @@ class AgentBuilder:
         return SessionStartedObservation(
             version=__version__,
             session_id=session.id,
-            model=ready.models.chain("main").model,
-            sandbox=ready.containment.sandbox.layer,
+            model=prepared.models.chain("main").model,
+            sandbox=prepared.containment.sandbox.layer,
             workspace=str(self.workspace),
             pid=os.getpid(),
             host=socket.gethostname(),
             name=name,
             resumed=resumed,
             max_budget_usd=self._budget(session.state),
-            sealed=ready.containment.sealed,
-            network=ready.containment.sandbox.network,
-            writable=tuple(map(str, ready.containment.scope.writable)),
-            host_ports=ready.containment.reached_ports,
+            sealed=prepared.containment.sealed,
+            network=prepared.containment.sandbox.network,
+            writable=tuple(map(str, prepared.containment.scope.writable)),
+            host_ports=prepared.containment.reached_ports,
             **(self.role.facts() if self.role else {}),
         )
 
