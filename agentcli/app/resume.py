@@ -52,9 +52,8 @@ def require_work(session: Session, has_message: bool, *, interactive: bool) -> S
     stored = system_message(session.events)
     has_message = has_message or bool(inbox.waiting(session.folder))
     unmet = bool(session.state.required) and session.state.exit_code != 0
-    if stored is None or not (
-        has_message or any(map(is_user_message, newest_first(session.events)))
-    ):
+    has_task = any(map(is_user_message, newest_first(session.events)))
+    if stored is None or not (has_message or has_task):
         raise UsageError(
             f"session {session.id} ended before it was given its task",
             hint="start a new one: agent run",

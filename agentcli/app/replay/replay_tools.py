@@ -97,9 +97,10 @@ class ReplayTools:
         self._ending.callback(context.shell.close)
         every = TOOLS.all()
         names: Sequence[Any] = [s["name"] for s in system.tools] if system else list(every)
-        known = (every[name] for name in names if name in every)
         tools = [
-            tool if tool.name in REPLAYED_TOOLS else replace(tool, run=_refuse) for tool in known
+            every[name] if name in REPLAYED_TOOLS else replace(every[name], run=_refuse)
+            for name in names
+            if name in every
         ]
         self._tools = ToolCollection(tools, context)
 
