@@ -10,10 +10,10 @@ from agentcli.app.configuration.trust import is_trusted, load_with_trust, requir
 from agentcli.cli.options import option
 from agentcli.cli.places import here
 from agentcli.errors import UsageError
+from agentcli.files.names import PROJECT_SKILL_FOLDERS
 from agentcli.knowledge.instructions import repository_root
 from agentcli.knowledge.knowledge import read_skills
 from agentcli.knowledge.skills import Skill, Skills
-from agentcli.settings import PROJECT_SKILL_FOLDERS
 from agentcli.system.programs import user_environ
 
 ProjectFlag = Annotated[

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import shlex
 import termios
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from agentcli.app.workspace_warnings import what_it_is
@@ -17,26 +18,17 @@ from agentcli.ui.unambiguous_text import reveal_hidden
 
 def ask_folders(workspace: Path, home: Path) -> list[str]:
     """Return the folders that the user names, which may be none; an interrupt passes through."""
-    try:
-        return [str(folder) for folder in _asked_at_terminal(workspace, home)]
-    except (OSError, termios.error):
-        return []
-
-
-def _asked_at_terminal(workspace: Path, home: Path) -> Sequence[Path]:
-    """Ask at the controlling terminal. Raises OSError or termios.error when there is none or it
-    hangs up."""
     question = (
         f"\n{reveal_hidden(what_it_is(workspace, home))}. Which folders in it may be changed?\n"
         "Name them, separated by spaces; press Enter to let nothing be changed.\n> "
     )
-    with Questions() as terminal:
+    with suppress(OSError, termios.error), Questions() as terminal:
         while (line := terminal.ask(question)) is not None:
             try:
-                return tuple(named_folders(line, workspace))
+                return [str(folder) for folder in named_folders(line, workspace)]
             except ValueError as error:
                 question = f"  {reveal_hidden(str(error))}\n> "
-    return ()
+    return []
 
 
 def named_folders(line: str, workspace: Path) -> Iterator[Path]:

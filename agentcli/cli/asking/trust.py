@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import termios
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 from agentcli.app.configuration.trust import Answer, settings_of
@@ -17,15 +18,6 @@ from agentcli.ui.unambiguous_text import reveal_hidden
 def ask_trust(found: Fingerprint, state: TrustState) -> Answer:
     """Show the user at the terminal what `found` would do, and ask whether to trust it. The end
     of input counts as a no, and so does a terminal that is gone; an interrupt passes through."""
-    try:
-        return _asked_at_terminal(found, state)
-    except (OSError, termios.error):
-        return "no"
-
-
-def _asked_at_terminal(found: Fingerprint, state: TrustState) -> Answer:
-    """Ask at the controlling terminal. Raises OSError or termios.error when there is none or it
-    hangs up."""
     question = "\n".join(
         [
             "",
@@ -38,7 +30,7 @@ def _asked_at_terminal(found: Fingerprint, state: TrustState) -> Answer:
             "> ",
         ]
     )
-    with Questions() as terminal:
+    with suppress(OSError, termios.error), Questions() as terminal:
         while (answer := terminal.ask(question)) is not None:
             match answer.lower():
                 case "y" | "yes":

@@ -26,7 +26,7 @@ class BatchProgress:
         self, stream: TextIO, orders: Sequence[Order], ledger: Ledger, *, quiet: bool
     ) -> None:
         rows = LiveRegion(stream, most_rows=_MOST_ROWS)
-        self._screen = Screen(stream, region=rows, live=not quiet)
+        self.screen = Screen(stream, region=rows, live=not quiet)
         self._quiet = quiet
         self._began = time.monotonic()
         self._drawn_at = 0.0
@@ -35,9 +35,6 @@ class BatchProgress:
         self._width = min(max((len(name) for name in self._ids), default=0), 30)
         self._ledger = ledger
         self._at_work: dict[str, tuple[float, Activity]] = {}
-        self._tell_earlier()
-
-    def _tell_earlier(self) -> None:
         if earlier := len(self._ids & self._ledger.results.keys()):
             self._line([Span(f"{earlier} of {count(self._all, 'task')} done before", "dim")])
 
@@ -72,35 +69,27 @@ class BatchProgress:
 
     def tick(self) -> None:
         now = time.monotonic()
-        if self._screen.live and now - self._drawn_at >= _REDRAW_S:
+        if self.screen.live and now - self._drawn_at >= _REDRAW_S:
             self._drawn_at = now
-            self._screen.flush(self._rows(now))
+            self.screen.flush(self._rows(now))
 
     def stopping(self, at_work: int) -> None:
-        if self._screen.live and at_work:
+        if self.screen.live and at_work:
             told = f"stopping: {count(at_work, 'task')} at work will go on where it is now"
-            self._screen.flush([self._screen.row([Span(told, "dim")])])
+            self.screen.flush([self.screen.row([Span(told, "dim")])])
 
     def close(self) -> None:
         """Remove the live rows; nothing more is shown."""
         if not self._quiet:
-            self._screen.flush()
-
-    def suspend(self) -> None:
-        """Leave the terminal in order before the program is stopped; called in a signal handler."""
-        self._screen.suspend()
-
-    def resume(self) -> None:
-        """Draw again once the stopped program continues."""
-        self._screen.resume()
+            self.screen.flush()
 
     # --- how it is shown
 
     def _line(self, line: Line) -> None:
         if self._quiet:
             return
-        self._screen.put("call", [line], whole=False)
-        self._screen.flush(self._rows(time.monotonic()) if self._screen.live else ())
+        self.screen.put("call", [line], whole=False)
+        self.screen.flush(self._rows(time.monotonic()) if self.screen.live else ())
 
     def _rows(self, now: float) -> list[str]:
         spinner = SPINNER[int(now * 10) % len(SPINNER)]
@@ -112,7 +101,7 @@ class BatchProgress:
             told = printable(doing.text, multiline=False)
             head = f"{spinner} {task_id.ljust(self._width)}  "
             rows.append([Span(head), Span(f"{' · '.join(facts)}  ", "dim"), Span(told)])
-        return [self._screen.row(row) for row in [*rows[: _MOST_ROWS - 1], self._totals(now)]]
+        return [self.screen.row(row) for row in [*rows[: _MOST_ROWS - 1], self._totals(now)]]
 
     def _totals(self, now: float) -> Line:
         results = [self._ledger.results[i] for i in self._ids & self._ledger.results.keys()]

@@ -28,7 +28,9 @@ def run(request: BatchRequest, *, quiet: bool, as_json: bool) -> int:
         def watch(orders: Sequence[Order], ledger: Ledger) -> BatchProgress:
             progress = BatchProgress(sys.stderr, orders, ledger, quiet=quiet)
             ending.callback(progress.close)
-            ending.enter_context(interrupts.around_stop(progress.suspend, progress.resume))
+            ending.enter_context(
+                interrupts.around_stop(progress.screen.suspend, progress.screen.resume)
+            )
             return progress
 
         def tell(what: str) -> None:

@@ -40,15 +40,9 @@ def open_(
     print(opened.url, flush=True)
     print(f"{ITS_PAGES}; Ctrl-C closes it", file=sys.stderr)
     with suppress(KeyboardInterrupt, TurnInterrupted):
-        _await_end(agent)
+        if (handle := open_pidfd(agent)) is not None:
+            select.select([handle], [], [])  # until that process has ended
     opened.close()
-
-
-def _await_end(pid: int) -> None:
-    """Wait until process `pid` has ended."""
-    handle = open_pidfd(pid)
-    if handle is not None:
-        select.select([handle], [], [])
 
 
 COMMAND = open_

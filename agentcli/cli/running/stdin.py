@@ -38,12 +38,6 @@ class Piped:
         default_factory=partial(SpooledTemporaryFile, _IN_MEMORY)
     )
 
-    @classmethod
-    def of(cls, data: bytes) -> Piped:
-        piped = cls()
-        piped.add(data)
-        return piped
-
     def copied(self) -> Piped:
         copy = Piped(self.whole)
         for data in self._chunks():

@@ -9,6 +9,7 @@ import termios
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
 from typing import Any
 
 from agentcli import interrupts
@@ -37,6 +38,7 @@ def is_typed_at() -> bool:
     return False
 
 
+@dataclass(eq=False)
 class TypedAhead:
     """Turns lines typed between `begin` and `end` into messages that the session hears at its next
     step. The terminal does not show them, and nothing reaches the shell: what is left at the end is
@@ -46,23 +48,20 @@ class TypedAhead:
     user, which has the terminal to itself. Ctrl-C, Ctrl-Z and Ctrl-\\ stay signals.
     """
 
-    def __init__(
-        self, session: Session, show: Callable[[str], None], tell: Callable[[str], None]
-    ) -> None:
-        self._session = session
-        self._show = show
-        self._tell = tell
-        self._before: list[Any] | None = None
-        """The terminal's modes to restore; None while they are in force."""
-        self._ids: set[str] = set()
-        self._looked = 0.0
-        self._signals = ExitStack()
+    session: Session
+    show: Callable[[str], None]
+    tell: Callable[[str], None]
+    _before: list[Any] | None = None
+    """The terminal's modes to restore; None while they are in force."""
+    _ids: set[str] = field(default_factory=set)
+    _looked: float = 0.0
+    _signals: ExitStack = field(default_factory=ExitStack)
 
     def begin(self) -> None:
         with shield():
             self._signals.enter_context(interrupts.around_stop(self._leave, self._come_back))
             self._come_back()
-        self._session.subscribe(self)
+        self.session.subscribe(self)
 
     def end(self) -> None:
         """Stop, whether or not it has begun."""
@@ -70,16 +69,12 @@ class TypedAhead:
             dropped = self._read_rest()
             self._leave()
             self._signals.close()
-        if self._ids:
-            self._tell_of_unheard()
+        waiting = inbox.waiting(self.session.folder) if self._ids else ()
+        if self._ids.intersection(each.id for each in waiting):
+            when = f"when the session continues: agent resume {self.session.id}"
+            self.tell(f"what you typed will be heard {when}")
         if dropped:
-            self._tell(f"discarded {count(dropped, 'character')} typed at the end")
-
-    def _tell_of_unheard(self) -> None:
-        waiting = {message.id for message in inbox.waiting(self._session.folder)}
-        if waiting & self._ids:
-            when = f"when the session continues: agent resume {self._session.id}"
-            self._tell(f"what you typed will be heard {when}")
+            self.tell(f"discarded {count(dropped, 'character')} typed at the end")
 
     def on_event(self, event: Event) -> None:
         self._look()
@@ -115,13 +110,13 @@ class TypedAhead:
         if not text:
             return
         try:
-            self._ids.add(inbox.put(self._session.folder, text, "steer"))
+            self._ids.add(inbox.put(self.session.folder, text, "steer"))
         except SessionError as error:
-            self._show(f"what you typed is lost: {error}")
+            self.show(f"what you typed is lost: {error}")
             return
         line = text.partition("\n")[0]
         shown = line if len(text) <= _MOST_SHOWN else f"{line[: _MOST_SHOWN - 1]}…"
-        self._show(f"heard at its next step: {shown}")
+        self.show(f"heard at its next step: {shown}")
 
     def _read_rest(self) -> int:
         """Return how many characters nobody has read, including an unfinished line."""

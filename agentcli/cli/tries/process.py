@@ -104,14 +104,14 @@ def _tell(line: dict[str, Any]) -> None:
     print(json.dumps(line), flush=True)
 
 
+@dataclass
 class Listener:
     """Used by the process that started the try: puts what the try reports into `progress`. `before`
     is the state of the conversation that it continues."""
 
-    def __init__(self, progress: TryProgress, before: State) -> None:
-        self.progress = progress
-        self._before = before
-        self._rest = b""
+    progress: TryProgress
+    before: State
+    _rest: bytes = b""
 
     def read(self, output: int) -> None:
         """Take over the lines that have arrived."""
@@ -134,8 +134,8 @@ class Listener:
         match line:
             case {"type": "progress", "cost_usd": cost}:
                 progress.doing = line["doing"]
-                progress.steps = line["steps"] - self._before.iteration
-                before = self._before.cost_usd
+                progress.steps = line["steps"] - self.before.iteration
+                before = self.before.cost_usd
                 progress.cost_usd = None if None in (cost, before) else cost - before
             case {"type": "result"}:
                 progress.take_result(line)

@@ -102,25 +102,21 @@ def _require_check(builder: AgentBuilder, flags: Flags) -> None:
     requirement_spec(builder.settings.run, flags.output_schema, builder.environ)
 
 
+@dataclass
 class _Race:
     """Runs the tries, and finally brings in the best."""
 
-    def __init__(
-        self,
-        flags: Flags,
-        builder: AgentBuilder,
-        options: TryOptions,
-        tries: Tries,
-        outcome: OutcomeReporter,
-    ) -> None:
-        self._flags = flags
-        self._builder = builder
-        self._options = options
-        self._tries = tries
-        self._outcome = outcome
+    flags: Flags
+    builder: AgentBuilder
+    options: TryOptions
+    tries: Tries
+    outcome: OutcomeReporter
+
+    def __post_init__(self) -> None:
         self._started = time.monotonic()
-        self._all = [TryProgress(n, options.model(n)) for n in range(1, options.count + 1)]
-        self._view = TriesView(self._all, quiet=flags.quiet)
+        count = self.options.count
+        self._all = [TryProgress(n, self.options.model(n)) for n in range(1, count + 1)]
+        self._view = TriesView(self._all, quiet=self.flags.quiet)
 
     # --- at work --------------------------------------------------------------------------------
 
@@ -128,7 +124,7 @@ class _Race:
         """Run until all tries have ended; an interrupt ends all of them."""
         for note in dict.fromkeys(note for copy in copies for note in copy.notes):
             self._notice(note)
-        share = self._tries.share_usd(self._options.count)
+        share = self.tries.share_usd(self.options.count)
         self._side_by_side(
             [
                 (each, partial(self._work, copy, said.copied(), share))
@@ -143,7 +139,7 @@ class _Race:
         poor = [each for each in self._all if each.reason == MAX_BUDGET and each.session_id]
         if not poor or best_of(self._all) is not None:
             return
-        if not (left := self._tries.left_usd(self._folders())):
+        if not (left := self.tries.left_usd(self._folders())):
             return
         again = []
         for each in poor:
@@ -158,32 +154,32 @@ class _Race:
         try:
             for each, body in work:
                 with shield():
-                    running[fork(body)] = Listener(each, self._tries.state)
+                    running[fork(body)] = Listener(each, self.tries.state)
             with interrupts.around_stop(self._view.screen.suspend, self._view.screen.resume):
                 self._follow(running)
         except TurnInterrupted as interrupt:
             with shield():
                 _interrupt(running, interrupt)
-                self._view.close()
+                self._view.screen.flush()
                 self._view.table()
             raise
         finally:
             with shield():
-                self._view.close()
+                self._view.screen.flush()
                 _kill(running)
 
     def _work(self, copy: TryCopy, said: UserInput, usd: float | None) -> int:
         """Work on one try, in its own process, with `usd` more to spend."""
-        model = self._options.model(copy.number)
-        mends = self._flags.check_retries is not None
-        settings = self._tries.settings(model, usd, copy.session, mends=mends)
-        builder = replace(self._builder, settings=settings, workspace=copy.workspace)
-        flags = replace(self._flags, model=model or self._flags.model)
+        model = self.options.model(copy.number)
+        mends = self.flags.check_retries is not None
+        settings = self.tries.settings(model, usd, copy.session, mends=mends)
+        builder = replace(self.builder, settings=settings, workspace=copy.workspace)
+        flags = replace(self.flags, model=model or self.flags.model)
         with interrupts.unshielded():
-            return Attempt(builder, copy, said, flags, self._builder.settings.run).run()
+            return Attempt(builder, copy, said, flags, self.builder.settings.run).run()
 
     def _folder(self, each: TryProgress) -> Path:
-        return self._builder.home / "sessions" / each.session_id
+        return self.builder.home / "sessions" / each.session_id
 
     def _folders(self) -> list[Path]:
         """Return the folders of the sessions that exist."""
@@ -205,19 +201,19 @@ class _Race:
                 self._view.draw()
 
     def _tell_end(self, each: TryProgress) -> None:
-        if (writer := self._outcome.json_writer()) is not None:
+        if (writer := self.outcome.json_writer()) is not None:
             writer.write_notice("try", f"try {each.number} has ended", **each.as_dict())
 
     def _notice(self, text: str) -> None:
-        self._outcome.renderer.on_progress(Notice(text))
-        self._outcome.renderer.pause()
+        self.outcome.renderer.on_progress(Notice(text))
+        self.outcome.renderer.pause()
 
     # --- the outcome ----------------------------------------------------------------------------
 
     def finish(self) -> RunSummary:
         """Show the table, then bring in the best try."""
         best = best_of(self._all)
-        changed = self._tries.changed_since() if best is not None else []
+        changed = self.tries.changed_since() if best is not None else []
         if best is not None:
             best.is_chosen = not changed
         self._view.table()
@@ -229,7 +225,7 @@ class _Race:
             self._notice(f"try {best.number} changed nothing: the check passes as it is")
         with working("bringing in the best"):
             folder = self._folder(best)
-            self._tries.bring_in(folder, best.judged, self._folders(), self._options.name)
+            self.tries.bring_in(folder, best.judged, self._folders(), self.options.name)
         evidence = EvidenceFold.of(read_session(folder).events).evidence
         return replace(
             self._summary(best),

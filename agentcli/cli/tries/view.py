@@ -133,10 +133,6 @@ class TriesView:
                 self.screen.put("note", [_row(each, time.monotonic())])
         self.screen.flush()
 
-    def close(self) -> None:
-        """Leave the terminal as it was."""
-        self.screen.flush()
-
     def table(self) -> None:
         if self._quiet:
             return

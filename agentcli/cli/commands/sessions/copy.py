@@ -15,6 +15,7 @@ import json
 from dataclasses import asdict
 from typing import Annotated
 
+from agentcli.cli.error_reporting import print_error
 from agentcli.cli.options import Json, argument, option
 from agentcli.cli.places import home
 from agentcli.cli.terminal import working
@@ -23,7 +24,6 @@ from agentcli.sessions.library import library_at, library_of
 from agentcli.sessions.search.finder import SessionTree, find, session_states
 from agentcli.sessions.store_selection import set_store_selector
 from agentcli.sessions.transfer.copying import Copied, copy_session
-from agentcli.ui.sanitize import say_note
 from agentcli.ui.summary import count
 
 _STORE = "files, sqlite:///PATH or postgresql://USER@HOST/NAME"
@@ -57,8 +57,7 @@ def copy(
                 failures += 1
                 told = error.message
                 told = told if session_id in told else f"session {session_id}: {told}"
-                hint = f"\n  {error.hint}" if error.hint else ""
-                say_note(f"{told}{hint}")
+                print_error(told, error.hint)
     if as_json:
         rows = [asdict(each) for each in copied]
         print(json.dumps({"to": ours.shown, "sessions": rows, "failed": failures}, indent=2))

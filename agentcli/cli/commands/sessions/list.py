@@ -52,8 +52,8 @@ def list_sessions(
     found = list(islice(tree.roots(), limit))
     if children:
         found = [each for head in found for each in (head, *_below(tree, head[0].name))]
+    users = library_of(home()).holders([folder.name for folder, _ in found])
     if as_json:
-        users = library_of(home()).holders([folder.name for folder, _ in found])
         pids = {session_id: user.pid for session_id, user in users.items()}
         rows = (
             {**session_as_dict(folder, s), "in_use_by": pids.get(folder.name)}
@@ -67,7 +67,6 @@ def list_sessions(
         with paged(no_pager):
             _print_table(found, everywhere)
     else:
-        users = library_of(home()).holders([folder.name for folder, _ in found])
         for folder, state in found:
             print(_plain_row(folder, state, users.get(folder.name), everywhere))
 
@@ -91,12 +90,9 @@ def _print_table(found: list[tuple[Path, State]], everywhere: bool) -> None:
 def _plain_row(folder: Path, state: State, user: Holder | None, everywhere: bool) -> str:
     when = f"{updated_at(folder, state).astimezone():%Y-%m-%d %H:%M}"
     where = f"  {printable(state.workspace, multiline=False)}" if everywhere else ""
-    facts = f"{folder.name}  {when}  {how_it_stands(state, user):<15} {_cost(state):>8}"
+    cost = f"${state.cost_usd:.2f}" if state.cost_usd is not None else "$?"
+    facts = f"{folder.name}  {when}  {how_it_stands(state, user):<15} {cost:>8}"
     return f"{facts}{where}  {label(state)}"
-
-
-def _cost(state: State) -> str:
-    return f"${state.cost_usd:.2f}" if state.cost_usd is not None else "$?"
 
 
 COMMAND = list_sessions
