@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from agentcli import __version__
 from agentcli.agent.agent import Agent, Approver
 from agentcli.agent.execute import show_saving
+from agentcli.agent.prompts import PromptFacts, PromptManager
 from agentcli.agent.run_limits import Limits
 from agentcli.app import knowledge, named_paths
 from agentcli.app.budget import limits_of, require_prices
@@ -67,11 +68,14 @@ from agentcli.sessions.state import State
 from agentcli.sessions.write_faults import writing_to
 from agentcli.settings import Settings
 from agentcli.system import programs
-from agentcli.system.homes import state_home, user_home
+from agentcli.system.homes import expanded, state_home, user_home
 from agentcli.tools.base import Tool, ToolContext
 
 if TYPE_CHECKING:
     from agentcli.mcp.servers import ToolServers
+
+_SMALL_WINDOW_TOKENS = 16_384
+"""A model whose window is set to at most this gets a shorter system text."""
 
 
 @dataclass(frozen=True)
@@ -235,14 +239,20 @@ class AgentBuilder:
         return models
 
     def _system_text(self, prepared: Prepared) -> str:
-        text = knowledge.system_text(
-            self.settings,
-            self.home,
-            prepared.models.chain("main").model,
-            prepared.containment.facts(),
+        """Return the system text of a new session. Raises ConfigError if the user's template
+        fails."""
+        settings, own = self.settings, self.settings.agent.prompt
+        provider = settings.providers.get(prepared.models.chain("main").model.partition("/")[0])
+        asks = self.make_approver is not None and self.role is None
+        facts = PromptFacts(
             watched=self.interactive,
-            askable=self.make_approver is not None and self.role is None,
+            askable=asks and settings.tools.enable_ask,
+            small_window=0 < settings.model.context_tokens <= _SMALL_WINDOW_TOKENS,
+            text_tools=provider is not None and provider.tool_format == "text",
+            sandbox=prepared.containment.facts(),
         )
+        manager = PromptManager(expanded(own) if own else None, self.home / "prompts")
+        text = manager.system_text(facts)
         return self.role.system_text(text) if self.role else text
 
     def _brought_up(

@@ -7,6 +7,7 @@ import shlex
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 
 from agentcli.app.configuration.places import user_file
@@ -14,11 +15,10 @@ from agentcli.app.sandbox import Containment, with_readable
 from agentcli.hooks.runner import HOOK_MARK, HookRunner
 from agentcli.hooks.session_hooks import Hook, SessionHooks
 from agentcli.sandbox.selection import Sandbox
+from agentcli.security.trust import HOOK_FOLDER
 from agentcli.settings import HookSettings
 from agentcli.system.programs import distrusted, sanitize_environment
 
-FOLDER = ".agent/hooks"
-"""In a project, the folder of files that its hooks run; each session gets a trusted copy."""
 COPY_VARIABLE = "AGENT_HOOKS"
 
 
@@ -76,43 +76,42 @@ class _Copy:
 
     def __init__(self, containment: Containment, project_hooks: ProjectHooks) -> None:
         self._project_hooks = project_hooks
-        self._workspace = containment.workspace
-        self._folder = containment.session_folder / "hooks"
-        self._made = False
-        environment = {**containment.environment, COPY_VARIABLE: str(self._folder)}
-        sandbox = with_readable(containment.sandbox, [self._folder])
+        self._originals = containment.workspace / HOOK_FOLDER
+        self._place = containment.session_folder / "hooks"
+        environment = {**containment.environment, COPY_VARIABLE: str(self._place)}
+        sandbox = with_readable(containment.sandbox, [self._place])
         if project_hooks.files:
-            sandbox = _hiding(sandbox, self._workspace / FOLDER)
-        self.runner = HookRunner(self._workspace, environment, sandbox)
+            sandbox = _hiding(sandbox, self._originals)
+        self.runner = HookRunner(containment.workspace, environment, sandbox)
 
     def command(self, command: str) -> str:
         """Return `command` with paths to the project's hook files replaced by those of the copy.
         Raises OSError."""
         from agentcli.security.commands.shell_words import decode, tokens
 
-        self._make()
-        original = self._workspace / FOLDER
+        # The command may also find the copy by its variable.
+        folder = self._folder
         out, at = "", 0
         for token in tokens(command) or ():
             word = decode(command[token.start : token.end]).text
-            path = Path(os.path.normpath(self._workspace / word)) if word else None
-            if path is not None and path.is_relative_to(original):
+            path = Path(os.path.normpath(self.runner.folder / word)) if word else None
+            if path is not None and path.is_relative_to(self._originals):
                 out += command[at : token.start]
-                out += shlex.quote(str(self._folder / path.relative_to(original)))
+                out += shlex.quote(str(folder / path.relative_to(self._originals)))
                 at = token.end
         return out + command[at:]
 
-    def _make(self) -> None:
-        if self._made:
-            return
-        shutil.rmtree(self._folder, ignore_errors=True)
-        self._folder.mkdir(mode=0o700)
+    @cached_property
+    def _folder(self) -> Path:
+        """The folder of the copy, which is made on first use."""
+        shutil.rmtree(self._place, ignore_errors=True)
+        self._place.mkdir(mode=0o700)
         for name, data in self._project_hooks.files.items():
-            path = self._folder / Path(name).relative_to(FOLDER)
+            path = self._place / Path(name).relative_to(HOOK_FOLDER)
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             path.write_bytes(data)
             path.chmod(0o500 if name in self._project_hooks.runnable else 0o400)
-        self._made = True
+        return self._place
 
 
 def _hiding(sandbox: Sandbox, folder: Path) -> Sandbox:

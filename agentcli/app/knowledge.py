@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from agentcli.agent.prompts import PromptFacts, PromptManager, SandboxFacts
 from agentcli.app.configuration.places import skill_folders, user_file
 from agentcli.app.configuration.trust import is_trusted
 from agentcli.app.sandbox import Containment
@@ -21,11 +20,7 @@ from agentcli.messages import ToolSchema
 from agentcli.security.redact import Redactor
 from agentcli.sessions.session import Session
 from agentcli.settings import Settings
-from agentcli.system.homes import expanded
 from agentcli.tools.base import ToolContext
-
-SMALL_WINDOW_TOKENS = 16_384
-"""A model whose window is set to at most this gets a shorter system text."""
 
 
 def add_knowledge_tools(
@@ -111,26 +106,3 @@ def check_call(known: Knowledge, message: str) -> None:
         known.check(message)
     except ValueError as error:
         raise UsageError(str(error)) from error
-
-
-def system_text(
-    settings: Settings,
-    agent_home: Path,
-    model: str,
-    sandbox: SandboxFacts | None,
-    *,
-    watched: bool,
-    askable: bool,
-) -> str:
-    """Return the system text of a new session. Raises ConfigError if the user's template fails."""
-    provider = settings.providers.get(model.partition("/")[0])
-    own = settings.agent.prompt
-    facts = PromptFacts(
-        watched=watched,
-        askable=askable and settings.tools.enable_ask,
-        small_window=0 < settings.model.context_tokens <= SMALL_WINDOW_TOKENS,
-        text_tools=provider is not None and provider.tool_format == "text",
-        sandbox=sandbox,
-    )
-    manager = PromptManager(expanded(own) if own else None, agent_home / "prompts")
-    return manager.system_text(facts)

@@ -15,6 +15,7 @@ from agentcli.app.configuration.config import (
 )
 from agentcli.app.hooks import NO_PROJECT_HOOKS, ProjectHooks
 from agentcli.errors import ConfigError, UsageError
+from agentcli.files.names import PROJECT_SKILL_FOLDERS
 from agentcli.security.trust import (
     AGENT_FOLDER,
     COMMAND_FOLDER,
@@ -26,7 +27,6 @@ from agentcli.security.trust import (
     TrustStore,
     fingerprint,
 )
-from agentcli.settings import PROJECT_SKILL_FOLDERS
 from agentcli.system.homes import state_home
 
 Answer = Literal["yes", "no", "never"]
