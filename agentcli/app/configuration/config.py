@@ -311,12 +311,18 @@ class _Layers:
 
 
 def read_layer(path: Path, *, of_project: bool = False) -> dict[str, Any]:
-    """Return the dotted keys of a TOML file; none if there is no such file. Unless it is a
-    project's, it must belong to the user or root, and nobody else may be able to write it."""
+    """Return the dotted keys of a TOML file; none if there is no such file. Raises ConfigError."""
+    return _parsed(read_file(path, of_project=of_project), str(path))
+
+
+def read_file(path: Path, *, of_project: bool = False) -> bytes:
+    """Return the content of a settings file; empty if there is no such file. Unless it is a
+    project's, it must belong to the user or root, and nobody else may be able to write it. Raises
+    ConfigError."""
     try:
         text, facts = read_regular(path, _MAX_FILE_BYTES + 1, follow=True)
     except (FileNotFoundError, NotADirectoryError):
-        return {}
+        return b""
     except (NotRegular, IsADirectoryError) as error:
         raise ConfigError(f"{path} is not a file") from error
     except OSError as error:
@@ -328,7 +334,7 @@ def read_layer(path: Path, *, of_project: bool = False) -> dict[str, Any]:
         )
     if len(text) > _MAX_FILE_BYTES:
         raise ConfigError(f"{path} is longer than {_MAX_FILE_BYTES:,} bytes")
-    return _parsed(text, str(path))
+    return text
 
 
 def _parsed(text: bytes, origin: str) -> dict[str, Any]:

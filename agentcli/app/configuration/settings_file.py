@@ -12,17 +12,15 @@ from tomlkit import TOMLDocument
 from tomlkit.exceptions import TOMLKitError
 from tomlkit.items import AbstractTable
 
-from agentcli.app.configuration.config import check_setting, key_path
+from agentcli.app.configuration.config import check_setting, key_path, read_file
 from agentcli.errors import ConfigError
-from agentcli.files.private import ownership_fault, read_regular, replace_durably
-
-_MAX_BYTES = 1_000_000
+from agentcli.files.private import replace_durably
 
 
 def set_in_file(path: Path, key: str, value: Any) -> None:
     """Set `key` in the TOML file at `path`, which is created if needed. Raises ConfigError if there
     is no such setting or the value is not valid; then the file is unchanged."""
-    check_setting(_read(Path(os.path.realpath(path))), key, value, str(path))
+    check_setting(_read(path), key, value, str(path))
     _change(path, key, lambda document: _put(document, key_path(key), value))
 
 
@@ -68,7 +66,7 @@ def _change(path: Path, key: str, change: Callable[[TOMLDocument], None]) -> Non
 def require_changeable(path: Path) -> TOMLDocument:
     """Return the content of the file at `path`. Raises ConfigError if nothing can be set in it."""
     try:
-        return tomlkit.parse(_read(Path(os.path.realpath(path))))
+        return tomlkit.parse(_read(path))
     except TOMLKitError as error:
         raise ConfigError(
             f"{path} is not valid TOML: {error}", hint="fix the file first"
@@ -77,17 +75,7 @@ def require_changeable(path: Path) -> TOMLDocument:
 
 def _read(path: Path) -> str:
     try:
-        text, facts = read_regular(path, _MAX_BYTES + 1)
-    except FileNotFoundError:
-        return ""
-    except OSError as error:
-        raise ConfigError(f"{path} can't be read: {error.strerror}") from error
-    if fault := ownership_fault(facts):
-        raise ConfigError(f"{path} can't be trusted: {fault}")
-    if len(text) > _MAX_BYTES:
-        raise ConfigError(f"{path} is longer than {_MAX_BYTES:,} bytes")
-    try:
-        return text.decode()
+        return read_file(path).decode()
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path} is not UTF-8") from error
 
