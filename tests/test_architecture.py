@@ -77,7 +77,7 @@ MAY_IMPORT = {
     },
     "replay": {"errors", "events", "files", "security", "sessions"},
     "page": {"events", "evidence", "memory", "ui"},
-    "ui": {"errors", "events", "evidence", "messages"},
+    "ui": {"errors", "events", "evidence", "files", "messages"},
     "demo": set(),
 }
 """All arrows between packages. `app` puts the parts together, `api`, `batch` and `acp` drive them,
