@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+from typing import Literal
 
-from agentcli.evidence.runners import Runner
 from agentcli.evidence.scripts import ScriptTests
 from agentcli.evidence.values import Outcome
 
 _NO_SUCH_COMMAND = (126, 127)
 _BEGINNING = 2_000
+_PRINTED: tuple[Literal["failed", "passed"], ...] = ("failed", "passed")
+"""Outcomes that a runner's summary may tell; a failure counts more."""
 _NO_FOLDER = re.compile(r"^.*: (?:line \d+: )?cd: ", re.MULTILINE)
 
 
@@ -31,15 +33,9 @@ def outcome_of(
         ):
             return None
         return "failed", ""
-    if (read := _printed(runner, output)) is not None:
-        return read, ""
+    for outcome in _PRINTED:
+        if runner.printed(outcome, output):
+            return outcome, ""
     if exit_code is None:
         return "unknown", "how it ended is not known"
     return "unknown", f"exit {exit_code} is not that of the tests alone"
-
-
-def _printed(runner: Runner, output: str) -> Outcome | None:
-    """Return the outcome that the runner's summary tells."""
-    if runner.printed("failed", output):
-        return "failed"
-    return "passed" if runner.printed("passed", output) else None

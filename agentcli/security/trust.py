@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from agentcli.errors import ConfigError
+from agentcli.files.names import PROJECT_SKILL_FOLDERS
 from agentcli.files.private import (
     WRITABLE_BY_OTHERS,
     NotRegular,
@@ -22,7 +23,6 @@ from agentcli.files.private import (
     open_regular,
     replace_durably,
 )
-from agentcli.settings import PROJECT_SKILL_FOLDERS
 
 PROJECT_CONFIG = ".agent/config.toml"
 HOOK_FOLDER = ".agent/hooks"
@@ -110,7 +110,8 @@ class TrustStore:
         before = record.get("files", {})
         if found.fault:
             return TrustState(known=True)
-        changed = tuple(_differences(before, found.files))
+        names = sorted({*before, *found.files})
+        changed = tuple(name for name in names if before.get(name) != found.files.get(name))
         return TrustState(trusted=not changed, known=True, changed=changed)
 
     def trust(self, found: Fingerprint) -> None:
@@ -141,7 +142,9 @@ class TrustStore:
     def _folders(self) -> dict[str, dict[str, Any]]:
         try:
             with open_regular(self._path) as file:
-                self._require_own(os.fstat(file.fileno()))
+                status = os.fstat(file.fileno())
+                if status.st_uid != os.geteuid() or status.st_mode & WRITABLE_BY_OTHERS:
+                    raise self._not_own()
                 text = file.read(_MAX_BYTES + 1)
             if len(text) > _MAX_BYTES:
                 raise self._damaged()
@@ -162,20 +165,16 @@ class TrustStore:
         return folders
 
     def _damaged(self) -> ConfigError:
-        return ConfigError(
-            f"{self._path} is damaged",
-            hint="delete it; agent then asks about each folder again",
-        )
-
-    def _require_own(self, status: os.stat_result) -> None:
-        if status.st_uid != os.geteuid() or status.st_mode & WRITABLE_BY_OTHERS:
-            raise self._not_own()
+        return self._unusable("is damaged")
 
     def _not_own(self) -> ConfigError:
-        return ConfigError(
-            f"{self._path} belongs to or can be written by another user, so it can't be trusted",
-            hint="delete it; agent then asks about each folder again",
+        return self._unusable(
+            "belongs to or can be written by another user, so it can't be trusted"
         )
+
+    def _unusable(self, why: str) -> ConfigError:
+        hint = "delete it; agent then asks about each folder again"
+        return ConfigError(f"{self._path} {why}", hint=hint)
 
     @contextmanager
     def _changing(self) -> Iterator[dict[str, dict[str, Any]]]:
@@ -188,12 +187,6 @@ class TrustStore:
                 replace_durably(self._path, body)
         except OSError as error:
             raise ConfigError(f"{self._path} can't be written: {error.strerror}") from error
-
-
-def _differences(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:
-    for name in sorted({*before, *now}):
-        if before.get(name) != now.get(name):
-            yield name
 
 
 def _is_record(record: object) -> bool:
@@ -222,8 +215,17 @@ class _Reader:
     def tree(self, name: str) -> None:
         """Read every file in a folder, if that exists."""
         with self._opened(name) as folder:
-            if folder is not None:
-                self._walk(folder, name)
+            if folder is None:
+                return
+            for entry in sorted(os.listdir(folder)):  # noqa: PTH208 (a handle)
+                path = f"{name}/{entry}"
+                self._entries += 1
+                if self._entries > _MAX_ENTRIES or path.count("/") > _MAX_DEPTH:
+                    raise _CannotVouch(f"{name} holds too much to look through")
+                if stat.S_ISDIR(os.stat(entry, dir_fd=folder, follow_symlinks=False).st_mode):
+                    self.tree(path)
+                else:
+                    self._take(folder, entry, path)
 
     def skills(self, name: str) -> None:
         """Like `tree`, but ignores the folder if it contains nothing but text."""
@@ -233,23 +235,6 @@ class _Reader:
         new = [file for file in skills.files if file not in self.files]
         if any(not file.endswith(_TEXT_SUFFIXES) for file in new):
             self.files = skills.files
-
-    def _walk(self, folder: int, name: str) -> None:
-        for entry in sorted(os.listdir(folder)):
-            path = f"{name}/{entry}"
-            self._entries += 1
-            if self._entries > _MAX_ENTRIES or path.count("/") > _MAX_DEPTH:
-                raise _CannotVouch(f"{name} holds too much to look through")
-            mode = os.stat(entry, dir_fd=folder, follow_symlinks=False).st_mode
-            if stat.S_ISDIR(mode):
-                below = self._open(entry, folder, path, os.O_DIRECTORY)
-                if below is not None:
-                    try:
-                        self._walk(below, path)
-                    finally:
-                        os.close(below)
-            else:
-                self._take(folder, entry, path)
 
     def _take(self, folder: int, entry: str, name: str) -> None:
         handle = self._open(entry, folder, name, os.O_NONBLOCK)

@@ -158,7 +158,7 @@ def _shaped(command: SimpleCommand, shape: _Shape, here: Expander) -> Iterator[E
         folder = changed.pop()
     if shape.verb:
         for word in dict.fromkeys(changed):
-            filtered = word in (None, "{}") and _is_filtered(command)
+            filtered = word in (None, "{}") and _selects(_selecting(command))
             for target in _targets(command, word, here):
                 entry = target.entry if shape.verb in ("delete", "move") else target
                 yield Effect("delete some of" if filtered else shape.verb, entry, recursive)
@@ -215,9 +215,9 @@ def _targets(command: SimpleCommand, word: str | None, here: Expander) -> list[T
     return found
 
 
-def _is_filtered(command: SimpleCommand) -> bool:
-    """Return whether `find` selected what the command works on."""
-    return any(word is not None and _FIND_FILTERS.fullmatch(word) for word in _selecting(command))
+def _selects(words: Words) -> bool:
+    """Return whether this `find` selects among the contents of its folders."""
+    return any(word is not None and _FIND_FILTERS.fullmatch(word) for word in words)
 
 
 def _selecting(command: SimpleCommand) -> Words:
@@ -256,7 +256,6 @@ def _found(words: Words, here: Expander) -> Iterator[tuple[Target, bool]]:
         if word is not None and word.startswith(("-", "(", "!")):
             break
         roots.append(word)
-    filtered = any(word is not None and _FIND_FILTERS.fullmatch(word) for word in words)
     for root in roots or ["."]:
         for target in here.targets(root, ()):
-            yield target, filtered
+            yield target, _selects(words)

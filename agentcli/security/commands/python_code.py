@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os.path
 import re
 import shlex
 from collections.abc import Callable
@@ -84,7 +85,7 @@ class _Reader(ast.NodeVisitor):
             self._query(node.args[0])
         elif name in _SPREAD_CALLS:
             self._spread(node.args)
-        elif name == "kill" and node.args and _number(node.args[0]) == -1:
+        elif name == "kill" and node.args and ast.unparse(node.args[0]) == "-1":
             self._found.kills_all = True
         elif isinstance(node.func, ast.Attribute) and self._is_path(node.func.value):
             self._of_path(name, self._text(node.func.value) or "", arguments)
@@ -99,21 +100,12 @@ class _Reader(ast.NodeVisitor):
             self._found.forks = True
         self.generic_visit(node)
 
-    def visit_Constant(self, node: ast.Constant) -> None:
-        if isinstance(node.value, str):
-            self._found.texts.append(node.value)
-
-    def visit_BinOp(self, node: ast.BinOp) -> None:
-        text = self._text(node)
-        if text is not None:
+    def _literal(self, node: ast.expr) -> None:
+        if (text := self._text(node)) is not None:
             self._found.texts.append(text)
         self.generic_visit(node)
 
-    def visit_JoinedStr(self, node: ast.JoinedStr) -> None:
-        text = self._text(node)
-        if text is not None:
-            self._found.texts.append(text)
-        self.generic_visit(node)
+    visit_Constant = visit_BinOp = visit_JoinedStr = _literal  # noqa: N815
 
     def _query(self, node: ast.expr) -> None:
         inner = node.args[0] if isinstance(node, ast.Call) and node.args else node
@@ -226,10 +218,7 @@ def _called(node: ast.expr) -> str:
 
 
 def _path(parts: list[str]) -> str:
-    path = ""
-    for part in parts:
-        path = part if part.startswith("/") or not path else f"{path.rstrip('/')}/{part}"
-    return path
+    return os.path.join("", *parts)  # noqa: PTH118
 
 
 def _is_home(arguments: list[ast.expr]) -> bool:
@@ -239,11 +228,3 @@ def _is_home(arguments: list[ast.expr]) -> bool:
 
 def _writes(arguments: list[str | None]) -> bool:
     return any(mode is not None and _MODES.fullmatch(mode) for mode in arguments)
-
-
-def _number(node: ast.expr) -> int | None:
-    try:
-        value = ast.literal_eval(node)
-    except (ValueError, SyntaxError):
-        return None
-    return value if isinstance(value, int) else None

@@ -107,17 +107,10 @@ def only_reads(part: SimpleCommand) -> bool:
         return False
     known = [word for word in arguments if word is not None]
     if name == "git":
-        return bool(known) and known[0] in _GIT_READS and not _refuses_git(known)
+        reads = bool(known) and known[0] in _GIT_READS
+        return reads and not any(map(_GIT_REFUSED.fullmatch, known[1:]))
     if name == "sed":
-        return (
-            len(known) >= 2
-            and known[0] == "-n"
-            and bool(_SED_PRINTS.fullmatch(known[1]))
-            and (not any(word.startswith("-") for word in known[2:]))
-        )
+        prints = known[:1] == ["-n"] and len(known) > 1 and _SED_PRINTS.fullmatch(known[1])
+        return bool(prints) and not any(word.startswith("-") for word in known[2:])
     guard = _GUARDED.get(name or "")
     return guard is not None and not any(guard.fullmatch(word) for word in known)
-
-
-def _refuses_git(arguments: list[str]) -> bool:
-    return any(_GIT_REFUSED.fullmatch(word) for word in arguments[1:])

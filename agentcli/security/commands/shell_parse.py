@@ -382,11 +382,6 @@ class _Reader:
             self.doubt(ARITHMETIC)
         self.visit_value(node)
 
-    def error(self, node: Node, around: _Around) -> None:
-        self.doubt(_SYNTAX)
-        for child in node.named_children:
-            self.visit(child, around)
-
     def emit(self, words: list[Word], assigned: list[str], written: str, around: _Around) -> None:
         """Record the command of these words without its wrappers, and what those run."""
         around = replace(around, assigned=(*around.assigned, *assigned))
@@ -492,5 +487,4 @@ _HANDLERS = {
     "subscript": _Reader.subscript,
     "file_redirect": _Reader.redirects,
     "heredoc_redirect": _Reader.redirects,
-    "ERROR": _Reader.error,
 }

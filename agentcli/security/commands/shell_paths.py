@@ -111,7 +111,7 @@ class Expander:
 
     cwd: str
     home: str
-    environ: Mapping[str, str]
+    environ: Mapping[str, str] = field(default_factory=dict)
     values: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def knowing(self, assigned: Iterable[tuple[str, str]]) -> Expander:
@@ -232,10 +232,8 @@ class Expander:
         if name in "@*":
             return [""]
         known: list[str | None] = [*self.values.get(name, ())]
-        special = {"PWD": self.cwd, "HOME": self.home}
-        if name in special or name in self.environ:
-            known.append(self.environ.get(name) if name not in special else special[name])
-        return known or [None]
+        given = {**self.environ, "PWD": self.cwd, "HOME": self.home}
+        return [*known, given[name]] if name in given else known or [None]
 
 
 def _braces(word: list[Part]) -> Iterator[list[Part]]:

@@ -105,10 +105,6 @@ def first_forbidding_rule(rules: Sequence[Rule], script: Script) -> Rule | None:
             for level in part.levels:
                 if any(_begins(words, rule) for words in _spellings(level)):
                     return rule
-    return first_rule_for_all(rules)
-
-
-def first_rule_for_all(rules: Sequence[Rule]) -> Rule | None:
     return next((rule for rule in rules if not rule.pattern), None)
 
 
@@ -166,7 +162,7 @@ def judge_allowed(rules: Sequence[Rule], script: Script, setting: CommandContext
     for part in script.commands:
         if not _is_plain(part, setting.may_write):
             return REFUSED
-        bare = not part.words or only_reads(_without_redirects(part))
+        bare = not part.words or only_reads(replace(part, redirects=()))
         if runs_git(part):
             bare = bare and setting.git_reads()
         settled = bare and not runs_git(part)
@@ -224,10 +220,6 @@ def _is_at_home(part: SimpleCommand, workspace: str, folder: str | None) -> bool
     if command_name(program) == "git" or ("/" in program and not program.startswith("/")):
         return place == root
     return place.is_relative_to(root)
-
-
-def _without_redirects(part: SimpleCommand) -> SimpleCommand:
-    return replace(part, redirects=())
 
 
 def _rule_for(rules: Sequence[Rule], part: SimpleCommand, *, contained: bool) -> Rule | None:

@@ -51,7 +51,8 @@ def grant_for(action: Action, locate: Callable[[str], Path], setting: CommandCon
         return f"{name}(domain:{host})" if host and re.fullmatch(r"[\w.-]+", host) else ""
     if path_of(action) is None:
         return name
-    return _for_file(name, path_of(action) or "", locate, Path(setting.workspace))
+    files = _files(name, path_of(action) or "", locate, Path(setting.workspace))
+    return files[-1] if files else ""
 
 
 def grant_choices(
@@ -97,12 +98,6 @@ def grant_objection(text: str, covers: Callable[[str], bool]) -> str:
     return ""
 
 
-def _for_file(name: str, path: str, locate: Callable[[str], Path], workspace: Path) -> str:
-    """Return a rule for the folder of a file in the workspace, or for exactly the file
-    elsewhere."""
-    return next(iter(_files(name, path, locate, workspace)[-1:]), "")
-
-
 def _files(name: str, path: str, locate: Callable[[str], Path], workspace: Path) -> list[str]:
     """Return a rule for exactly the file, and one for its folder if that is below the workspace."""
     place, root = (Path(os.path.realpath(each)) for each in (locate(path), workspace))
@@ -140,15 +135,8 @@ def _narrower(action: CmdRunAction, setting: CommandContext) -> Iterator[str]:
     yield "; ".join(dict.fromkeys(_for_part(part, exact=True) for part in parts))
     words = parts[0].levels[-1]
     known = known_command(words)
-    if (
-        len(parts) > 1
-        or known is None
-        or _for_part(parts[0], exact=action.unsandboxed)
-        in (
-            _for_part(parts[0], exact=True),
-            "",
-        )
-    ):
+    usual, exact = (_for_part(parts[0], exact=e) for e in (action.unsandboxed, True))
+    if len(parts) > 1 or known is None or usual in (exact, ""):
         return
     lengths = range(len(words) - 1, len(known.words), -1)
     named = [length for length in lengths if not str(words[length - 1]).startswith("-")]

@@ -118,7 +118,8 @@ class HardBlocks:
             case IPythonRunCellAction(code=code):
                 return self._python(code)
         writes = path_of(action) if self.effect_of(action) == "write" else None
-        if writes is not None and (reason := self._file(writes)):
+        target = None if writes is None else self._expander.literal(writes)
+        if target is not None and (reason := self._effect(Effect("write", target))):
             return reason
         match action:
             case ToolCallAction(raw_arguments=arguments):
@@ -181,13 +182,9 @@ class HardBlocks:
             if reason := self._shell(command):
                 return reason
         for verb, path in found.effects:
-            if reason := self._effect(Effect(verb, self._expander.literal(path), True)):
+            if reason := self._effect(Effect(verb, self._expander.literal(path), recursive=True)):
                 return reason
         return "" if self.contained else next(filter(None, map(self._place, found.texts)), "")
-
-    def _file(self, path: str) -> str:
-        target = self._expander.literal(path)
-        return self._effect(Effect("write", target))
 
     def _place(self, text: str) -> str:
         """Return why a text is blocked if it is a path of the agent's own files."""
@@ -195,7 +192,7 @@ class HardBlocks:
         if len(text) > _LONGEST_PATH or "\n" in text or not text.startswith(("/", "~", ".")):
             return self._mentioned(text)
         target = self._expander.literal(text)
-        return self._own_reason(text) if self._own(target) and not self._readable(target) else ""
+        return _own_reason(text) if self._own(target) and not self._readable(target) else ""
 
     def _named(self, value: Any) -> str:
         if isinstance(value, str):
@@ -224,13 +221,10 @@ class HardBlocks:
         return ""
 
     def _harms(self, command: SimpleCommand, expander: Expander) -> str:
-        for effect in effects(command, expander):
-            self._go_on()
-            if reason := self._effect(effect):
-                return reason
-        return ""
+        return next(filter(None, map(self._effect, effects(command, expander))), "")
 
     def _effect(self, effect: Effect) -> str:
+        self._go_on()
         verb, target, recursive = effect
         for place in target.places:
             if _is_disk(place) and verb != "change the permissions of":
@@ -241,8 +235,9 @@ class HardBlocks:
             for place, what in self._precious():
                 if target.names(place) or (what != "a system folder" and target.holds(place)):
                     return f"it would {verb} {place}, {what}"
-        if self._own(target) or (verb in ("delete", "move") and self._holds_own(target)):
-            return self._own_reason(target.written)
+        holds_own = verb in ("delete", "move") and any(map(target.holds, self.scope.agent_files))
+        if holds_own or self._own(target):
+            return _own_reason(target.written)
         if verb in ("delete", "move", "write", "append to"):
             for place in self._git():
                 if target.names(place) and not (verb == "write" and place.is_dir()):
@@ -263,13 +258,7 @@ class HardBlocks:
                 yield folder / part if part else folder
 
     def _own(self, target: Target) -> bool:
-        return any(target.within(own) for own in self.scope.agent_files)
-
-    def _holds_own(self, target: Target) -> bool:
-        return any(target.holds(own) for own in self.scope.agent_files)
-
-    def _own_reason(self, written: str) -> str:
-        return f"it would change the agent's own settings or sessions ({written})"
+        return any(map(target.within, self.scope.agent_files))
 
     def _readable(self, target: Target) -> bool:
         return all(
@@ -288,7 +277,7 @@ class HardBlocks:
             value = word.rpartition("=")[2] if word else word
             for target in here.targets(value, command.unknown):
                 if self._own(target) and not self._readable(target):
-                    return self._own_reason(target.written)
+                    return _own_reason(target.written)
         return "" if self.contained else self._mentioned(command.written)
 
     def _mentioned(self, text: str) -> str:
@@ -304,8 +293,12 @@ class HardBlocks:
                 for found in re.finditer(re.escape(spelling) + r"(?![\w-])[^\s'\"]*", text):
                     self._go_on()
                     if not self._readable(self._expander.literal(found.group())):
-                        return self._own_reason(spelling)
+                        return _own_reason(spelling)
         return ""
+
+
+def _own_reason(written: str) -> str:
+    return f"it would change the agent's own settings or sessions ({written})"
 
 
 def _too_long(text: str) -> str:

@@ -12,7 +12,7 @@ _SEARCHES_BELOW = (("grep",), ("rg",), ("egrep",), ("fgrep",))
 def names_hidden(script: Script, scope: AccessScope, start: str) -> bool:
     """Return whether a part of `script`, run in `start`, names a hidden file or searches a folder
     above one. Homes of other users count as hidden."""
-    expander = Expander(start, str(scope.home), {})
+    expander = Expander(start, str(scope.home))
     return any(_leads_to_hidden(scope, part, expander.at(part.cwd)) for part in script.commands)
 
 

@@ -53,7 +53,7 @@ def losses(action: Action, effect: str, scope: AccessScope, cwd: str, coverage: 
     """Return the losses of `action`. `effect` is that of its tool, `scope` is as commands see it,
     `cwd` is the folder in which they run."""
     found = _Reader(scope, coverage)
-    expander = Expander(cwd, str(scope.home), {"HOME": str(scope.home)})
+    expander = Expander(cwd, str(scope.home))
     match action:
         case CmdRunAction(job=None, is_input=False, command=command):
             found.of_script(command, expander)

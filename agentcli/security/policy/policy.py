@@ -222,7 +222,7 @@ class Policy:
             return action.command.strip() == "status"
         if action.is_input or action.network or action.unsandboxed:
             return False
-        if not is_read_only(action.command) or self._names_hidden(action):
+        if not is_read_only(action.command) or self._names_hidden(action, script):
             return False
         return not any(map(runs_git, script.commands)) or not case.git_doubt()
 
@@ -316,7 +316,7 @@ class Policy:
     ) -> Rule | None:
         """Return the rule that allows a command; if one is about it and does not, set
         `why_not`."""
-        if case.script is None or action.is_input or self._names_hidden(action):
+        if case.script is None or action.is_input or self._names_hidden(action, case.script):
             return None
         wanted = UNSANDBOXED if self._leaves_sandbox(action) else "bash"
         own = tuple(rule for rule in rules if rule.tool == wanted)
@@ -379,12 +379,10 @@ class Policy:
     def _escalates(self, action: CmdRunAction) -> bool:
         return action.unsandboxed or (action.network and not self.network)
 
-    def _names_hidden(self, action: CmdRunAction) -> bool:
+    def _names_hidden(self, action: CmdRunAction, script: Script) -> bool:
         """Return whether an uncontained command names a hidden file or searches a folder that
         contains one."""
-        if self._is_contained(action):
-            return False
-        return names_hidden(parse_script(action.command), self.scope, self._start)
+        return not self._is_contained(action) and names_hidden(script, self.scope, self._start)
 
     def _by_mode(self, case: _Case) -> _Answer:
         action = case.action

@@ -69,10 +69,10 @@ def rate_by_rules(action: Action, scope: AccessScope, cwd: str) -> Rating:
             reason = _code(code, scope, cwd)
             return (Risk.HIGH, reason) if reason else (Risk.MEDIUM, "it runs code")
         case FileReadAction(path=path):
-            reason = _secret(_expander(scope, cwd).literal(path), scope)
+            reason = _secret(Expander(cwd, str(scope.home)).literal(path), scope)
             return (Risk.HIGH, reason) if reason else (Risk.LOW, "it only reads")
         case FileWriteAction(path=path) | FileEditAction(path=path):
-            effect = Effect("write", _expander(scope, cwd).literal(path))
+            effect = Effect("write", Expander(cwd, str(scope.home)).literal(path))
             reason = _harm(effect, scope)
             return (Risk.HIGH, reason) if reason else (Risk.MEDIUM, "it changes a file")
     if isinstance(action, _READING):
@@ -83,7 +83,7 @@ def rate_by_rules(action: Action, scope: AccessScope, cwd: str) -> Rating:
 def _command(action: CmdRunAction, scope: AccessScope, cwd: str) -> Rating:
     text = action.command
     script = parse_script(text)
-    expander = _expander(scope, cwd).knowing(script.assigned)
+    expander = Expander(cwd, str(scope.home)).knowing(script.assigned)
     if reason := _script_risk(text, script, expander, scope):
         return Risk.HIGH, reason
     if action.network or action.unsandboxed:
@@ -190,9 +190,8 @@ def _in_python(code: str, found: PythonCode) -> str:
 
 
 def _places(command: SimpleCommand, expander: Expander, scope: AccessScope) -> str:
-    for effect in effects(command, expander):
-        if reason := _harm(effect, scope):
-            return reason
+    if reason := next(filter(None, (_harm(e, scope) for e in effects(command, expander))), ""):
+        return reason
     if deletes_unknown(command, expander):
         return "it deletes folders with everything in them"
     reads = only_reads(command)
@@ -380,7 +379,7 @@ def _by_raw_text(text: str, script: Script) -> str:
 
 
 def _code(code: str, scope: AccessScope, cwd: str) -> str:
-    expander = _expander(scope, cwd)
+    expander = Expander(cwd, str(scope.home))
     found = read_python(code, expander.home, cwd)
     for command in found.commands:
         script = parse_script(command)
@@ -394,7 +393,3 @@ def _code(code: str, scope: AccessScope, cwd: str) -> str:
         if is_path and (reason := _secret(expander.literal(text), scope)):
             return reason
     return _in_python(code, found) if found.parsed else _in_code(code)
-
-
-def _expander(scope: AccessScope, cwd: str) -> Expander:
-    return Expander(cwd, str(scope.home), {"HOME": str(scope.home)})
