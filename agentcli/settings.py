@@ -125,15 +125,6 @@ class AgentSettings(_Section):
         return self.approval == "plan"
 
 
-PROJECT_SKILL_FOLDERS = (
-    ".agents/skills",
-    ".agent/skills",
-    ".openhands/microagents",
-    ".claude/skills",
-)
-"""Where a project keeps its skills; of two with one name, the one in the first folder counts."""
-
-
 class KnowledgeSettings(_Section):
     instructions: bool = setting(True, "read AGENTS.md (else CLAUDE.md) files")
     more_files: list[str] = setting(

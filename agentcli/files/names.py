@@ -25,6 +25,13 @@ GENERATED = frozenset(
     )
 )
 """Folders that tools fill by themselves; what is in them does not count as a change."""
+PROJECT_SKILL_FOLDERS = (
+    ".agents/skills",
+    ".agent/skills",
+    ".openhands/microagents",
+    ".claude/skills",
+)
+"""Where a project keeps its skills; of two with one name, the one in the first folder counts."""
 OUTPUTS_VARIABLE = "AGENT_OUT"
 """Environment variable with which commands find the folder of complete outputs. The file tools know
 the folder by this name too. A fork or copy of a session has another folder with the same files."""

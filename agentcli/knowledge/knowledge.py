@@ -18,7 +18,7 @@ from agentcli.events.actions import MessageAction, RecallAction, RewindAction
 from agentcli.events.live import live, newest_first
 from agentcli.events.observations import RecallObservation
 from agentcli.events.progress import Notice
-from agentcli.files.names import first_names
+from agentcli.files.names import PROJECT_SKILL_FOLDERS, first_names
 from agentcli.knowledge.instructions import (
     MAX_BYTES,
     InstructionFile,
@@ -29,10 +29,10 @@ from agentcli.knowledge.instructions import (
 from agentcli.knowledge.skills import Skill, Skills, TaskCall, load_skills
 from agentcli.knowledge.tagging import digest, wrap_in_tag
 from agentcli.knowledge.workspace_facts import WorkspaceFacts, ascii_safe
-from agentcli.settings import PROJECT_SKILL_FOLDERS, KnowledgeSettings
 
 if TYPE_CHECKING:
     from agentcli.knowledge.notes import Notes
+    from agentcli.settings import KnowledgeSettings
 
 WORKSPACE: Literal["workspace_context"] = "workspace_context"
 KNOWLEDGE: Literal["knowledge"] = "knowledge"
