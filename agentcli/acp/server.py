@@ -164,8 +164,7 @@ class EditorAgent:
         **meta: Any,
     ) -> LoadSessionResponse:
         place = _place(cwd, additional_directories, mcp_servers)
-        session = await self._loaded(session_id, place, replay=True)
-        return LoadSessionResponse(**self._choices(session))
+        return LoadSessionResponse(**await self._loaded(session_id, place, replay=True))
 
     async def resume_session(
         self,
@@ -176,8 +175,7 @@ class EditorAgent:
         **meta: Any,
     ) -> ResumeSessionResponse:
         place = _place(cwd, additional_directories, mcp_servers)
-        session = await self._loaded(session_id, place, replay=False)
-        return ResumeSessionResponse(**self._choices(session))
+        return ResumeSessionResponse(**await self._loaded(session_id, place, replay=False))
 
     async def list_sessions(
         self, cwd: str | None = None, cursor: str | None = None, **meta: Any
@@ -269,7 +267,10 @@ class EditorAgent:
             raise not_now("this session works on a prompt already; cancel that first")
         return session
 
-    async def _loaded(self, session_id: str, place: SessionPlace, *, replay: bool) -> EditorSession:
+    async def _loaded(
+        self, session_id: str, place: SessionPlace, *, replay: bool
+    ) -> dict[str, Any]:
+        """Open a stored session and return its choices."""
         if session_id in self._sessions:
             # The editor has lost track of it, or wants other tool servers.
             await self._end(self._free_session(session_id), TurnInterrupted("interrupted", 130))
@@ -281,7 +282,7 @@ class EditorAgent:
             raise unknown_session(session_id)
         session = EditorSession(self._defaults, self._editor, folder, place)
         await self._opened(session, lambda: session.load(replay=replay))
-        return session
+        return self._choices(session)
 
     async def _opened(self, session: EditorSession, begin: Callable[[], None]) -> None:
         """Open a session by `begin`. The editor gets its commands and models after the answer."""
