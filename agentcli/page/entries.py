@@ -142,9 +142,9 @@ class Entries:
         if action.outputs:
             yield self._rows(argument_rows(action.outputs), action.id)
 
-    def _rows(self, rows: Sequence[str], event: int) -> str:
+    def _rows(self, rows: Iterable[str], event: int, classes: str = "code") -> str:
         whole = "\n".join(rows)
-        return self._clipper.pre(whole, event, "code") if whole.strip() else ""
+        return self._clipper.pre(whole, event, classes) if whole.strip() else ""
 
     def _around(self, belonging: Iterable[Event]) -> Iterator[str]:
         """Yield who allowed the call, what hooks said and which session carries it out."""
@@ -206,8 +206,7 @@ class Entries:
         return element("pre", "".join(shown), "diff") if shown else ""
 
     def _lines(self, lines: Sequence[Line], event: int, classes: str = "") -> str:
-        whole = "\n".join(map(plain, lines))
-        return self._clipper.pre(whole, event, classes) if whole.strip() else ""
+        return self._rows(map(plain, lines), event, classes)
 
     def _children(self, belonging: Iterable[Event]) -> Iterator[str]:
         for event in belonging:

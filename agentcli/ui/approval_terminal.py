@@ -81,9 +81,7 @@ def read_line(fd: int, timeout_s: float) -> str:
 
 def is_ready(fd: int, wait_s: float) -> bool:
     """Return whether there is something to read, or the terminal is gone."""
-    poll = select.poll()
-    poll.register(fd, select.POLLIN)
-    return bool(poll.poll(wait_s * 1000))
+    return _poll(fd, wait_s) != 0
 
 
 def write(fd: int, text: str) -> None:
@@ -192,6 +190,11 @@ def _read(fd: int) -> bytes | None:
 
 
 def _hung_up(fd: int) -> bool:
+    return _poll(fd, 0) & (select.POLLHUP | select.POLLERR) != 0
+
+
+def _poll(fd: int, wait_s: float) -> int:
+    """Return what there is to know of the terminal within that time, as bits of select.poll."""
     poll = select.poll()
     poll.register(fd, select.POLLIN)
-    return any(events & (select.POLLHUP | select.POLLERR) for _, events in poll.poll(0))
+    return next((events for _, events in poll.poll(wait_s * 1000)), 0)

@@ -63,20 +63,15 @@ def approval_view(action: Action, current: str | None = None) -> ApprovalView:
         case FileEditAction():
             return ApprovalView("edit", _edit(action, current))
         case ToolCallAction(name=name, raw_arguments=arguments):
-            return ApprovalView(f"call of {name}", _rows(raw_argument_rows(arguments)))
+            return ApprovalView(f"call of {name}", list(map(Text, raw_argument_rows(arguments))))
         case MCPAction(server=server, name=name, arguments=values):
             kind = f"call of {name}, a tool of the server {server}"
-            return ApprovalView(kind, _rows(argument_rows(values)))
+            return ApprovalView(kind, list(map(Text, argument_rows(values))))
     call = action.tool_call_metadata
     if call is None:
         return ApprovalView("action", texts(action.model_dump_json(exclude_defaults=True)))
-    return ApprovalView(
-        f"call of {call.function_name}", _rows(raw_argument_rows(call.raw_arguments))
-    )
-
-
-def _rows(arguments: list[str]) -> list[Text]:
-    return [Text(row) for row in arguments]
+    rows = raw_argument_rows(call.raw_arguments)
+    return ApprovalView(f"call of {call.function_name}", list(map(Text, rows)))
 
 
 def _command(action: CmdRunAction) -> ApprovalView:

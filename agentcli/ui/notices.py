@@ -28,18 +28,8 @@ from agentcli.ui.sanitize import printable
 from agentcli.ui.style import Line, Span
 from agentcli.ui.summary import duration, money, quantity, whole_seconds
 
-_QUIET_STATES = frozenset(
-    {
-        "idle",
-        "running",
-        "rate_limited",
-        "finished",
-        "awaiting_user_input",
-        "awaiting_user_confirmation",
-        "user_confirmed",
-        "user_rejected",
-    }
-)
+_SHOWN_STATES = frozenset({"paused", "rejected", "stopped"})
+"""States that are worth a line; "error" has one of its own."""
 _LONGEST_SAID = 200
 
 
@@ -157,7 +147,7 @@ def _session(event: SessionStartedObservation) -> str:
 def _state(event: AgentStateChangedObservation, verbose: int) -> Line | None:
     if event.agent_state == "error":
         return error_line(event.content or event.reason)
-    if event.agent_state in _QUIET_STATES and verbose < 2:
+    if event.agent_state not in _SHOWN_STATES and verbose < 2:
         return None
     why = event.content or event.reason.replace("_", " ")
     if event.agent_state == "paused" and why:

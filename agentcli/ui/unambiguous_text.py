@@ -52,9 +52,9 @@ def reveal_hidden(line: str) -> str:
     return _AT_END.sub(lambda run: run.group().replace(" ", "␣"), line)
 
 
-def texts(text: str, mark: str = "", style: Style = "") -> list[Text]:
+def texts(text: str) -> list[Text]:
     """Split `text` into lines, only at newlines, so that a carriage return stays visible."""
-    return [Text(line, mark, style) for line in text.split("\n")]
+    return [Text(line) for line in text.split("\n")]
 
 
 def rows(lines: Iterable[Text], width: int) -> Iterator[Line]:

@@ -45,7 +45,7 @@ from agentcli.system.programs import user_environ
 from agentcli.ui.folding import FOLDED
 from agentcli.ui.live import terminal_size
 from agentcli.ui.plain import terminal_colors
-from agentcli.ui.prompt.completion import Completer, with_folders
+from agentcli.ui.prompt.completion import Completer, MentionIndex, with_folders
 from agentcli.ui.prompt.control import Completion, Prompt, Submission
 from agentcli.ui.resume_summary import one_line, summarise
 from agentcli.ui.sanitize import printable
@@ -80,7 +80,7 @@ def open_conversation(
         with prompt.suspended():
             folder, message = which.find(flags.folder)
         task = task or message
-    builder, ready = _prepared(flags, prompt, renderer, folder)
+    builder, ready = _prepare(flags, prompt, renderer, folder)
     clean_up_interrupted_work()
     if builder.settings.ui.editing == "vi":
         prompt.use_vi_keys()
@@ -104,7 +104,7 @@ def open_conversation(
     return conversation.run(first)
 
 
-def _prepared(
+def _prepare(
     flags: Flags,
     prompt: Prompt,
     renderer: SharedRenderer,
@@ -183,7 +183,5 @@ def _completer_in(workspace: Path, conversation: Conversation) -> Completer:
     return Completer(
         lambda: help_lines(conversation.own_commands) | prompt_lines(conversation),
         arguments,
-        paths,
-        sessions,
-        conversation.prompt.complete_again,
+        MentionIndex(paths, sessions, conversation.prompt.complete_again),
     )

@@ -26,21 +26,17 @@ _MENTION = re.compile(r"(?:(?<=\s)|\A)@([^\s@]*)\Z")
 
 class Completer:
     """Completes commands, their arguments and mentions. `commands` maps names to a line of help;
-    `arguments` returns what may follow a command. `paths` lists the files of the workspace, and
-    `sessions` earlier sessions. Both may take long, so they are called on a separate thread;
-    `on_more` is called when there may be more matches."""
+    `arguments` returns what may follow a command."""
 
     def __init__(
         self,
         commands: Callable[[], Mapping[str, str]],
         arguments: Callable[[str, str], Sequence[Completion]],
-        paths: Callable[[], Iterable[str]],
-        sessions: Callable[[], Iterable[Completion]],
-        on_more: Callable[[], None] = lambda: None,
+        mentions: MentionIndex,
     ) -> None:
         self._commands = commands
         self._arguments = arguments
-        self._mentions = MentionIndex(paths, sessions, on_more)
+        self._mentions = mentions
 
     def __call__(self, text: str) -> tuple[int, Sequence[Completion]]:
         """Return how many characters at the end of `text` are being completed, and with what."""
@@ -62,7 +58,9 @@ def fitting_commands(typed: str, commands: Mapping[str, str]) -> list[Completion
 
 
 class MentionIndex:
-    """Everything that can be mentioned: files and folders of the workspace, and sessions."""
+    """Everything that can be mentioned. `paths` lists the files and folders of the workspace, and
+    `sessions` earlier sessions. Both may take long, so they are called on a separate thread;
+    `on_more` is called when there may be more matches."""
 
     def __init__(
         self,

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import os
-import select
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from agentcli.ui.approval_terminal import is_ready
 from agentcli.ui.live import LiveRegion
 from agentcli.ui.sanitize import printable
 
 _STDIN = 0
 _CHUNK = 65_536
-_BURST_MS = 50
+_BURST_S = 0.05
 """Lines that arrive faster than anyone types are one message, as they were pasted."""
 
 
@@ -33,7 +33,7 @@ class LinePrompt:
         while True:
             self._show(mark)
             data = os.read(_STDIN, _CHUNK)
-            while data and self._has_more():
+            while data and is_ready(_STDIN, _BURST_S):
                 data += os.read(_STDIN, _CHUNK)
             text += printable(data.decode("utf-8", "replace"))
             if not data:
@@ -71,11 +71,6 @@ class LinePrompt:
         """Do nothing: the terminal was never changed."""
 
     start = close = restore_terminal
-
-    def _has_more(self) -> bool:
-        poll = select.poll()
-        poll.register(_STDIN, select.POLLIN)
-        return bool(poll.poll(_BURST_MS))
 
     def _show(self, text: str) -> None:
         sys.stderr.write(text)
