@@ -39,7 +39,7 @@ def run_program(arguments: list[str]) -> int:
 
 def _run(arguments: list[str]) -> int:
     try:
-        with internal_errors(_reported, OSError):
+        with internal_errors(_report_bug, OSError):
             arguments = without_command.as_chat(arguments)
             with _prompt() if without_command.opens_conversation(arguments) else nullcontext():
                 code = _dispatch(arguments)
@@ -60,7 +60,7 @@ def _run(arguments: list[str]) -> int:
     return code
 
 
-def _reported(error: Exception) -> AgentError:
+def _report_bug(error: Exception) -> AgentError:
     """Return a bug as an error in one line, with its traceback kept for a bug report."""
     from agentcli.cli.error_reporting import internal_error
 

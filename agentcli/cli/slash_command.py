@@ -82,12 +82,12 @@ def unknown_command(name: str, own: OwnCommands) -> UsageError:
     if name in own.untrusted:
         told = f"/{name} belongs to this folder, which is not trusted"
         return UsageError(told, hint="agent trust shows what it brings along")
-    meant = _meant(name, [*slash_commands(), *own.names()])
+    meant = _closest(name, [*slash_commands(), *own.names()])
     hint = f"did you mean /{meant}?" if meant else "see /help"
     return UsageError(f"there is no command /{name}", hint=hint)
 
 
-def _meant(typed: str, names: Iterable[str]) -> str:
+def _closest(typed: str, names: Iterable[str]) -> str:
     """Return the name that was begun or mistyped; "" if none is similar. People hardly ever get the
     first letter wrong, and other words resemble too many names."""
     alike = [name for name in names if typed and name[:1] == typed[0].lower()]
@@ -109,7 +109,7 @@ def run_at_once(conversation: Conversation, line: str) -> bool:
     name = _parts(line)[0]
     command = slash_commands().get(name)
     try:
-        if line.startswith("!") or (command is None and _is_known(conversation, name)):
+        if line.startswith("!") or (command is None and _is_own(conversation, name)):
             return False
         if command is not None and not command.at_once:
             return False
@@ -120,7 +120,7 @@ def run_at_once(conversation: Conversation, line: str) -> bool:
     return True
 
 
-def _is_known(conversation: Conversation, name: str) -> bool:
+def _is_own(conversation: Conversation, name: str) -> bool:
     own = read_own_commands(conversation)
     return name in own.commands or own.skill(name) is not None
 

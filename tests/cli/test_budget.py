@@ -113,15 +113,16 @@ def test_cost_by_model_and_part(agent, serve):
     agent("run", "x")
     agent("resume", "--last", "more", "-m", "openai-chat/unheard-of")
     state = state_of(agent.sessions[0])
-    rows = costs("s", state)["rows"]
+    told = costs(agent.sessions[0], state)
+    rows = told["rows"]
     assert [(row["model"], row["part"], row["replies"]) for row in rows] == [
         ("openai-chat/gpt-5.5", "main", 1),
         ("openai-chat/unheard-of", "main", 1),
     ]
     assert rows[0]["cached_share"] == 0.5
     assert rows[0]["cost_usd"] == pytest.approx(0.025)
-    assert costs("s", state)["total"]["cost_usd"] is None
-    lines = table(state)
+    assert told["total"]["cost_usd"] is None
+    lines = table(told)
     assert max(map(len, lines)) <= 80
     assert lines[1].split() == ["openai-chat/gpt-5.5", "1", "10k", "(50%)", "500", "120", "$0.03"]
     assert lines[-1].split()[-2:] == ["price", "unknown"]

@@ -24,7 +24,7 @@ from agentcli.cli.commands.diff import print_patch
 from agentcli.cli.flags import require_check, seconds
 from agentcli.cli.options import Assignments, Json, NoPager, SessionOption, SessionOrNewest, option
 from agentcli.cli.pager import paged
-from agentcli.cli.sessions.selector import selected
+from agentcli.cli.sessions.selector import selected_session
 from agentcli.cli.sessions.undo_report import change_as_dict, change_line
 from agentcli.cli.terminal import working
 from agentcli.sessions.history import FileState, actions_of_step
@@ -52,7 +52,7 @@ def bisect(
     as_json: Json = False,
 ) -> int:
     require_check(check)
-    folder = selected(named, session)
+    folder = selected_session(named, session)
     options = BisectOptions(check, until_passes, seconds("--max-time", max_time), runs, again)
     builder = builder_of(state_of(folder), flags=parse_assignments(assignments))
     bisection = Bisection(folder, builder, options, redactor())

@@ -19,7 +19,7 @@ from agentcli.app.compact import Compaction
 from agentcli.app.compact import compact as compact_session
 from agentcli.cli.builders import builder_of
 from agentcli.cli.options import Json, SessionOption, SessionOrNewest, option
-from agentcli.cli.sessions.selector import selected
+from agentcli.cli.sessions.selector import selected_session
 from agentcli.cli.terminal import working
 from agentcli.sessions.search.finder import state_of
 from agentcli.ui.sanitize import printable, say_note
@@ -35,7 +35,7 @@ def compact(
     session: SessionOption = None,
     as_json: Json = False,
 ) -> None:
-    folder = selected(named, session)
+    folder = selected_session(named, session)
     builder = builder_of(state_of(folder))
     with working("summing up"):
         done = compact_session(builder, folder, focus, preview=preview)
@@ -68,10 +68,10 @@ def _tell(done: Compaction, preview: bool) -> None:
     if action is not None and action.summariser_error:
         reason = printable(action.summariser_error, multiline=False)
         say_note(f"summed up without a model: {reason}")
-    print(what_was_saved(done, preview=preview), file=sys.stderr)
+    print(savings_text(done, preview=preview), file=sys.stderr)
 
 
-def what_was_saved(done: Compaction, *, preview: bool = False) -> str:
+def savings_text(done: Compaction, *, preview: bool = False) -> str:
     if done.action is None:
         return "there is nothing to condense: the newest two steps always stay"
     would = "would be " if preview else ""

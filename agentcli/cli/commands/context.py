@@ -20,7 +20,7 @@ from typing import Annotated, Any
 
 from agentcli.cli.builders import builder_of, report_config_error
 from agentcli.cli.options import Json, SessionOption, SessionOrNewest, option
-from agentcli.cli.sessions.selector import selected
+from agentcli.cli.sessions.selector import selected_session
 from agentcli.events import Event
 from agentcli.llm.catalog import Catalog
 from agentcli.memory.context_use import ContextUse, Part, Share, context_use
@@ -61,7 +61,7 @@ def context(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    record = read_session(selected(named, session))
+    record = read_session(selected_session(named, session))
     use = use_of(
         record.events,
         record.state.model,
@@ -111,7 +111,7 @@ def picture(model: str, use: ContextUse, columns: int) -> list[Line]:
     """Return the window as rows of characters, with a legend and the biggest parts. No line is
     longer than `columns`, which is limited to 40 to 120."""
     columns = max(_LEAST_COLUMNS, min(columns, _MOST_COLUMNS))
-    shares = _merged(use.shares)
+    shares = _merge(use.shares)
     signs = [(_LETTERS[n], _STYLES[n % len(_STYLES)]) for n in range(len(shares))]
     counted = [
         *zip(signs, (share.tokens for share in shares), strict=True),
@@ -175,7 +175,7 @@ def _part(part: Part, window: int) -> Line:
     ]
 
 
-def _merged(shares: Sequence[Share]) -> list[Share]:
+def _merge(shares: Sequence[Share]) -> list[Share]:
     """Merge the results of the least used tools until there are enough letters for all shares."""
     if len(shares) <= _MOST_SHARES:
         return list(shares)

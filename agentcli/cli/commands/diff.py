@@ -14,7 +14,7 @@ from typing import Annotated
 from agentcli.app.changes import newest_changes
 from agentcli.cli.options import Json, NoPager, SessionOption, SessionOrNewest, option
 from agentcli.cli.pager import paged
-from agentcli.cli.sessions.selector import selected
+from agentcli.cli.sessions.selector import selected_session
 from agentcli.cli.sessions.undo_report import change_as_dict, change_line
 from agentcli.errors import UsageError
 from agentcli.files.names import is_generated
@@ -30,7 +30,7 @@ def diff(
     no_pager: NoPager = False,
     as_json: Json = False,
 ) -> None:
-    folder = selected(named, session)
+    folder = selected_session(named, session)
     kept, span = newest_changes(folder, step)
     if step is not None and span is None:
         raise UsageError(f"session {folder.name} has no {step} steps that changed files")

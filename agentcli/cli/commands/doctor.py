@@ -95,7 +95,7 @@ def _checks(builder: AgentBuilder, faults: list[ConfigError], asking: bool) -> I
     bash = _program("bash", "failed", "the bash tool needs it")
     yield bash
     if bash.status == "ok":
-        yield from _tried("shell", lambda: iter([_shell(builder)]))
+        yield from _try("shell", lambda: iter([_shell(builder)]))
     yield _path()
     yield _program("git", "warning", "repositories can't be read without it")
     yield _program("rg", "warning", "searching is slower without ripgrep")
@@ -111,11 +111,11 @@ def _checks(builder: AgentBuilder, faults: list[ConfigError], asking: bool) -> I
     yield from _sessions(builder.home)
     # Even if nothing can be written to the home, the remaining checks are worth making.
     place = builder.home if storage.status == "ok" else None
-    yield from _tried("sandbox", lambda: _sandbox(builder, place))
+    yield from _try("sandbox", lambda: _sandbox(builder, place))
     yield from _providers(builder, asking)
 
 
-def _tried(name: str, checks: Callable[[], Iterator[Check]]) -> Iterator[Check]:
+def _try(name: str, checks: Callable[[], Iterator[Check]]) -> Iterator[Check]:
     """Yield the checks, or a failed one that says what kept them from being made."""
     try:
         yield from checks()
@@ -224,10 +224,10 @@ def _sandbox(builder: AgentBuilder, place: Path | None) -> Iterator[Check]:
             yield Check("sandbox", "warning", detail, hint)
             return
         yield Check("sandbox", "ok", detail)
-        yield _tried_out(sandbox, Path(name))
+        yield _attack(sandbox, Path(name))
 
 
-def _tried_out(sandbox: Sandbox, folder: Path) -> Check:
+def _attack(sandbox: Sandbox, folder: Path) -> Check:
     """Attack the sandbox with the network off, whatever the settings say: what to expect of a layer
     is known only for that case."""
     try:

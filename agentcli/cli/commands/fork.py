@@ -19,7 +19,7 @@ from typing import Annotated
 from agentcli.app.fork import fork as fork_session
 from agentcli.cli.options import Json, SessionOption, SessionOrNewest, option
 from agentcli.cli.places import home, named_folder
-from agentcli.cli.sessions.selector import selected
+from agentcli.cli.sessions.selector import selected_session
 from agentcli.cli.terminal import at_terminal, working
 from agentcli.sessions.session import read_session
 from agentcli.ui.sanitize import printable, say_note
@@ -35,10 +35,10 @@ def fork(
     as_json: Json = False,
 ) -> int:
     target = folder and named_folder(folder, "--dir")
-    original = selected(named, session)
+    original = selected_session(named, session)
     message = ""
     if at is None and not as_json and at_terminal():
-        at, message = _chosen(original)
+        at, message = _choose_event(original)
     with working("copying"):
         done = fork_session(home(), original, at, target)
     if as_json:
@@ -57,7 +57,7 @@ def fork(
     return continue_session(home() / "sessions" / done.session_id, message)
 
 
-def _chosen(original: Path) -> tuple[int, str]:
+def _choose_event(original: Path) -> tuple[int, str]:
     from agentcli.cli.sessions.choose_message import choose_message
     from agentcli.ui.picker import Question
 

@@ -16,7 +16,7 @@ from typing import Annotated
 
 from agentcli.app.open_port import ITS_PAGES, open_port
 from agentcli.cli.options import SessionOption, argument
-from agentcli.cli.sessions.selector import selected
+from agentcli.cli.sessions.selector import selected_session
 from agentcli.errors import SessionError, TurnInterrupted
 from agentcli.sessions.search.finder import in_use_by
 from agentcli.system.processes import open_pidfd
@@ -26,7 +26,7 @@ def open_(
     port: Annotated[int, argument("PORT", "Of the server.", min=1, max=65_535)],
     session: SessionOption = None,
 ) -> None:
-    folder = selected(option=session)
+    folder = selected_session(option=session)
     agent = in_use_by(folder)
     if agent is None:
         raise SessionError(

@@ -18,7 +18,7 @@ from typing import Annotated
 
 from agentcli.app.undo import rewind as rewind_session
 from agentcli.cli.options import Json, SessionOption, SessionOrNewest, option
-from agentcli.cli.sessions.selector import selected
+from agentcli.cli.sessions.selector import selected_session
 from agentcli.cli.sessions.undo_report import report_undo
 from agentcli.cli.sessions.upkeep import warn_unfinished_restore
 from agentcli.cli.terminal import at_terminal, working
@@ -36,7 +36,7 @@ def rewind(
     session: SessionOption = None,
     as_json: Json = False,
 ) -> int:
-    folder = selected(named, session)
+    folder = selected_session(named, session)
     both = files == conversation
     message = ""
     if to is None:
@@ -46,7 +46,7 @@ def rewind(
             raise UsageError(
                 "rewind to which event?", hint=f"agent rewind {folder.name} --to EVENT"
             )
-        to, message = _chosen(record, only_files=files and not both)
+        to, message = _choose_event(record, only_files=files and not both)
     files, conversation = both or files, both or conversation
     with Session.open(folder) as opened:
         warn_unfinished_restore(opened)
@@ -61,7 +61,7 @@ def rewind(
     return continue_session(folder, message)
 
 
-def _chosen(record: SessionRecord, *, only_files: bool) -> tuple[int, str]:
+def _choose_event(record: SessionRecord, *, only_files: bool) -> tuple[int, str]:
     from agentcli.cli.sessions.choose_message import choose_message
     from agentcli.ui.picker import Question
 

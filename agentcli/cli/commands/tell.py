@@ -16,7 +16,7 @@ from typing import Annotated
 from agentcli.cli.options import Json, SessionOption, SessionOrNewest, argument, option
 from agentcli.cli.places import home
 from agentcli.cli.running import stdin
-from agentcli.cli.sessions.selector import selected
+from agentcli.cli.sessions.selector import selected_session
 from agentcli.errors import UsageError
 from agentcli.sessions import inbox
 from agentcli.sessions.file_store import FileStore
@@ -38,7 +38,7 @@ def tell(
         named, text = None, named
     if text is None:
         raise UsageError("there is nothing to tell", hint='e.g. agent tell "run the tests too"')
-    folder = selected(named, session)
+    folder = selected_session(named, session)
     store = store_of(folder)
     store.check()
     holder = store.holder()

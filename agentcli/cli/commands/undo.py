@@ -15,7 +15,7 @@ from typing import Annotated
 
 from agentcli.app.undo import undo as undo_steps
 from agentcli.cli.options import Json, SessionOption, argument, option
-from agentcli.cli.sessions.selector import selected
+from agentcli.cli.sessions.selector import selected_session
 from agentcli.cli.sessions.undo_report import report_undo
 from agentcli.cli.sessions.upkeep import warn_unfinished_restore
 from agentcli.cli.terminal import working
@@ -30,7 +30,7 @@ def undo(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    with Session.open(selected(option=session)) as opened:
+    with Session.open(selected_session(option=session)) as opened:
         warn_unfinished_restore(opened)
         with working("undoing"):
             done = undo_steps(opened, count, force=force)

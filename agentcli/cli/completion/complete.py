@@ -42,7 +42,7 @@ def main(arguments: list[str]) -> int:
     place = find_place(tree, words[1:-1], words[-1])
     kind, found = _candidates(tree, place)
     told = [kind] + [
-        _told(shell, place.before + word, description, words[-1], "".join(breaks))
+        _as_shown(shell, place.before + word, description, words[-1], "".join(breaks))
         for word, description in found
     ]
     with suppress(BrokenPipeError):
@@ -105,7 +105,7 @@ def _helps(named: Mapping[str, Tree]) -> list[tuple[str, str]]:
     return [(name, each["help"]) for name, each in named.items()]
 
 
-def _told(shell: str, word: str, description: str, current: str, breaks: str) -> str:
+def _as_shown(shell: str, word: str, description: str, current: str, breaks: str) -> str:
     description = " ".join(description.split())
     if shell == "zsh":
         return word.replace(":", "\\:") + (f":{description}" if description else "")

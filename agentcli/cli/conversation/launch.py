@@ -46,12 +46,12 @@ def _drawn_prompt(control: ConversationControl) -> Prompt:
     return ConversationPrompt(
         control,
         SharedHistory(
-            state_home(environ) / "history", lambda line: _redacted(chips.written_out(line))
+            state_home(environ) / "history", lambda line: _redact(chips.written_out(line))
         ),
         chips,
         find_image=_clipboard_image,
         on_failure=control.prompt_failed,
-        tell_fault=_told,
+        tell_fault=_fault_text,
     )
 
 
@@ -101,14 +101,14 @@ def _clipboard_image() -> Path | None:
     return clipboard_image()
 
 
-def _told(fault: Exception) -> str:
+def _fault_text(fault: Exception) -> str:
     from agentcli.cli.error_reporting import internal_error
 
     error = internal_error(fault)
     return f"{error.message}; {error.hint}"
 
 
-def _redacted(text: str) -> str:
+def _redact(text: str) -> str:
     from agentcli.security.redact import Redactor
     from agentcli.security.secret_variables import masked_values
 

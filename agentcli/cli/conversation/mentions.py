@@ -19,10 +19,10 @@ def with_mentioned(text: str, home: Path) -> str:
     """Return the text, followed by how each mentioned session ended. Raises UsageError for a
     session that does not exist."""
     names = dict.fromkeys(_MENTION.findall(text))
-    return "".join([text, *(_told(find(home, name), name) for name in names)])
+    return "".join([text, *(_summary_of(find(home, name), name) for name in names)])
 
 
-def _told(folder: Path, name: str) -> str:
+def _summary_of(folder: Path, name: str) -> str:
     record = read_session(folder)
     state, answer = record.state, last_answer(record.events)
     if len(answer) > _MOST_CHARS:

@@ -23,7 +23,7 @@ from agentcli.app.replay.replay_copy import (
 from agentcli.app.replay.replay_tools import ReplayContext
 from agentcli.cli.builders import builder_for, redactor
 from agentcli.cli.places import here, named_file
-from agentcli.cli.sessions.selector import selected
+from agentcli.cli.sessions.selector import selected_session
 from agentcli.cli.sessions.upkeep import clean_up_interrupted_work
 from agentcli.cli.terminal import working
 from agentcli.errors import SessionError, UsageError
@@ -40,7 +40,7 @@ Source = SessionRecord | Recording
 def source_of(named: str | None, option: str | None) -> Source:
     """Return the named session, or the recording of that name. Raises UsageError, SessionError."""
     if named is None or option is not None:
-        return read_session(selected(named, option))
+        return read_session(selected_session(named, option))
     path = named_file(Path(named)) if os.sep in named else Path(named)
     if os.sep in named or path.suffix == ".jsonl":
         if not path.exists():
@@ -48,7 +48,7 @@ def source_of(named: str | None, option: str | None) -> Source:
         clean_up_interrupted_work()
         return read_recording(path)
     try:
-        return read_session(selected(named))
+        return read_session(selected_session(named))
     except UsageError:
         if path.is_file():
             return read_recording(path)
@@ -149,7 +149,7 @@ def _as_json(name: str, found: Verification) -> dict[str, object]:
 def _tell(name: str, found: Verification) -> None:
     _say_notes(found.notes)
     if found.difference is None:
-        print(f"{name} gives the same results: {'; '.join(_done(found))}")
+        print(f"{name} gives the same results: {'; '.join(_facts(found))}")
         return
     differs = found.difference
     say(f"event {differs.event_id} differs: {printable(differs.action, multiline=False)}")
@@ -157,7 +157,7 @@ def _tell(name: str, found: Verification) -> None:
         say(part)
 
 
-def _done(found: Verification) -> Iterator[str]:
+def _facts(found: Verification) -> Iterator[str]:
     yield f"{counted(found.again, 'call')} done again"
     if found.files:
         yield f"files compared at {counted(found.files, 'checkpoint')}"

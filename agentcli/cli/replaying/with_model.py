@@ -16,9 +16,9 @@ from agentcli.cli.running.stored_session import continue_session
 from agentcli.cli.running.work import work
 from agentcli.errors import SessionError, UsageError
 from agentcli.events import Event
+from agentcli.events.actions import is_user_message
 from agentcli.files.git_layout import is_control_file
 from agentcli.files.names import display_path
-from agentcli.replay.plan import user_messages
 from agentcli.replay.recorded_file import write_below
 from agentcli.replay.recording import Recording
 from agentcli.sessions.history import cut_at
@@ -42,7 +42,7 @@ def _go_on(session: SessionRecord, model: str, event_id: int | None, folder: Pat
     """Fork the session at `event_id`, by default just before the model's first reply, and let
     `model` continue the fork. Return the exit code of its work."""
     events = session.events
-    at = _task_given(events) if event_id is None else event_id
+    at = _before_first_reply(events) if event_id is None else event_id
     if at >= len(events):
         raise UsageError(f"there is no event {at}: the newest is {len(events) - 1}")
     cut = cut_at(events, at)
@@ -89,9 +89,9 @@ def _require_usable(model: str, workspace: Path) -> None:
     builder_for(workspace, flags={"model.name": model}).prepare()
 
 
-def _task_given(events: Sequence[Event]) -> int:
+def _before_first_reply(events: Sequence[Event]) -> int:
     """Return the id of the last event before the model's first reply."""
-    task = next((message.id for message in user_messages(events)), None)
+    task = next((message.id for message in filter(is_user_message, events)), None)
     if task is None:
         raise UsageError("the session ended before it was given its task")
     reply = next((event.id for event in events[task:] if event.reply is not None), len(events))

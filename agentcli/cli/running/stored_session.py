@@ -63,7 +63,7 @@ class StoredSession:
     """The message that the user typed while choosing the session."""
 
     def workspace(self, folder: str | None) -> Path:
-        self._folder, self._typed = _found(self.which, folder)
+        self._folder, self._typed = _find(self.which, folder)
         return resolve_workspace(folder) if folder else workspace_of(self._folder)
 
     def open(self, builder: AgentBuilder, outcome: OutcomeReporter) -> OpenSession:
@@ -139,7 +139,7 @@ class StoredSession:
             )
 
 
-def _found(which: SessionSelector, folder: str | None) -> Chosen:
+def _find(which: SessionSelector, folder: str | None) -> Chosen:
     try:
         return which.find(folder)
     except UsageError as error:

@@ -52,7 +52,7 @@ def summarise_run(
         cost_usd=done.cost_usd,
         files_changed=changed,
         evidence=evidence,
-        evidence_told=evidence.told if _is_news(evidence, changed, done) else "",
+        evidence_told=evidence.status_text if _has_news(evidence, changed, done) else "",
         tmp_files=tmp_files,
         tmp_folder=str(tmp) if tmp_files else "",
         resume_command=resume_command(session),
@@ -64,7 +64,7 @@ def summarise_run(
     )
 
 
-def _is_news(evidence: Evidence, changed: Sequence[str], done: SessionTotals) -> bool:
+def _has_news(evidence: Evidence, changed: Sequence[str], done: SessionTotals) -> bool:
     """Return whether this work changed or tested something; earlier results were shown before."""
     newest = -1 if evidence.newest is None else evidence.newest.event_id
     return bool(changed) or (done.first_id is not None and newest >= done.first_id)

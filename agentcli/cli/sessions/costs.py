@@ -1,11 +1,9 @@
-"""`agent sessions show --cost`: what a session used, by model and by the role it was used for."""
+"""What a session used, by model and by the role it was used for."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,69 +20,48 @@ _MODEL_WIDTH = 25
 """Together with the number columns and the gaps, this makes 80 columns."""
 
 
-def show_cost(folder: Path, *, as_json: bool) -> None:
-    """Print the table of the session in `folder`. Raises SessionError when it can't be read."""
-    state = state_of(folder)
-    children = list(children_of(folder, state))
-    if as_json:
-        print(json.dumps(costs(folder.name, state, children), indent=2))
-        return
-    for line in table(state, children):
-        print(line)
-
-
-@dataclass(frozen=True)
-class ChildCosts:
-    """What a child used, including its own children."""
-
-    session_id: str
-    agent: str
-    used: Metrics
-
-
-def children_of(folder: Path, state: State) -> Iterator[ChildCosts]:
-    """Yield the costs of the children from their own records, which also cover those at work or
-    stopped by their own sessions; for an unreadable one, the cost that it reported."""
-    for session_id, reported in state.children.items():
-        agent, used = "", reported
-        with suppress(AgentError, OSError):
-            child = state_of(folder.with_name(session_id))
-            agent, used = child.agent_name, child.metrics_with_children
-        yield ChildCosts(session_id, agent, used)
-
-
-def costs(session_id: str, state: State, children: Sequence[ChildCosts] = ()) -> dict[str, Any]:
-    """Return the data for --json: `rows` by model and part, the `children`, and the `total`.
-    `cached_share` is from 0 to 1, None without a prompt; `cost_usd` is None if the price of a reply
-    is unknown."""
+def costs(folder: Path, state: State) -> dict[str, Any]:
+    """Return the data for --json of the session in `folder`: `rows` by model and part, the
+    `children`, and the `total`. `cached_share` is from 0 to 1, None without a prompt; `cost_usd` is
+    None if the price of a reply is unknown."""
     used_by = [
         (model, part, used)
         for part, models in state.parts.items()
         for model, used in models.items()
     ]
+    children = list(_children_of(folder, state))
+    every = [used for _, _, used in used_by]
+    every += [used for _, _, models in children for used in models.values()]
     return {
-        "session_id": session_id,
+        "session_id": folder.name,
         "rows": [
             {"model": model, "part": part, **_numbers([used])} for model, part, used in used_by
         ],
         "children": [
-            {"session_id": child.session_id, "agent": child.agent, **_numbers(child.used.values())}
-            for child in children
+            {"session_id": session_id, "agent": agent, **_numbers(models.values())}
+            for session_id, agent, models in children
         ],
-        "total": _numbers(
-            [
-                *(used for _, _, used in used_by),
-                *(used for child in children for used in child.used.values()),
-            ]
-        ),
+        "total": _numbers(every),
         "max_budget_usd": state.max_budget_usd,
     }
 
 
-def table(state: State, children: Sequence[ChildCosts] = ()) -> list[str]:
-    """Return the table for people, at most 80 columns wide unless a model's name is too long."""
+def _children_of(folder: Path, state: State) -> Iterator[tuple[str, str, Metrics]]:
+    """Yield id, agent and use of each child, its own children included, from its own record, which
+    also covers a child at work or stopped by its own session; if it is unreadable, the use that it
+    reported."""
+    for session_id, reported in state.children.items():
+        agent, used = "", reported
+        with suppress(AgentError, OSError):
+            child = state_of(folder.with_name(session_id))
+            agent, used = child.agent_name, child.metrics_with_children
+        yield session_id, agent, used
+
+
+def table(told: Mapping[str, Any]) -> list[str]:
+    """Return `costs` as a table for people, at most 80 columns wide unless a model's name is too
+    long."""
     lines = [_line("model", _HEADINGS)]
-    told = costs("", state, children)
     for row in told["rows"]:
         model = row["model"] if row["part"] == "main" else f"{row['model']} ({row['part']})"
         lines += _row(printable(model, multiline=False), row)
@@ -92,8 +69,8 @@ def table(state: State, children: Sequence[ChildCosts] = ()) -> list[str]:
         name = f"{row['agent'] or 'child'} {row['session_id']}"
         lines += _row(printable(name, multiline=False), row)
     lines += _row("total", told["total"])
-    if state.max_budget_usd is not None:
-        lines.append(f"budget: ${state.max_budget_usd:g}")
+    if told["max_budget_usd"] is not None:
+        lines.append(f"budget: ${told['max_budget_usd']:g}")
     return lines
 
 

@@ -47,7 +47,7 @@ class SessionSelector:
         return Chosen(picked.value, picked.message)
 
 
-def selected(named: str | None = None, option: str | None = None) -> Path:
+def selected_session(named: str | None = None, option: str | None = None) -> Path:
     """Return the folder of the session that a command is about: `named` by its argument or `option`
     by -s, else the newest here. Raises UsageError."""
     if named is not None and option is not None:

@@ -9,7 +9,7 @@ the model can recall it. The text after the name says what the summary must keep
 from __future__ import annotations
 
 from agentcli.app.compact import compact_open
-from agentcli.cli.commands.compact import what_was_saved
+from agentcli.cli.commands.compact import savings_text
 from agentcli.cli.conversation.conversation import Conversation
 from agentcli.cli.slash_command import SlashCommand
 
@@ -18,7 +18,7 @@ def compact(conversation: Conversation, argument: str) -> None:
     _ = conversation.session
     with conversation.working():
         done = compact_open(conversation.open_session(), argument)
-    conversation.tell(what_was_saved(done))
+    conversation.tell(savings_text(done))
 
 
 SLASH_COMMAND = SlashCommand(compact, takes="[WHAT TO KEEP]")

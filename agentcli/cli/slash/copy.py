@@ -30,7 +30,7 @@ _FENCE = re.compile(
 
 
 def copy(conversation: Conversation, argument: str) -> None:
-    what, text = _meant(conversation.session.events, argument)
+    what, text = _text_to_copy(conversation.session.events, argument)
     by = copy_text(text, conversation.prompt)
     lines = text.count("\n") + 1
     size = count(lines, "line") if lines > 1 else count(len(text), "character")
@@ -38,7 +38,7 @@ def copy(conversation: Conversation, argument: str) -> None:
     conversation.tell(f"copied {what} by {by} ({size}): {shown}")
 
 
-def _meant(events: Sequence[Event], argument: str) -> tuple[str, str]:
+def _text_to_copy(events: Sequence[Event], argument: str) -> tuple[str, str]:
     """Return the name and text of what to copy. Raises UsageError."""
     if argument == _COMMAND:
         command = _last_command(events)

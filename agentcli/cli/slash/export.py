@@ -30,7 +30,7 @@ _DEFAULT = "markdown"
 
 def export(conversation: Conversation, argument: str) -> None:
     session = conversation.session
-    form, name = _meant(argument)
+    form, name = _parse(argument)
     own_name = f"{session.id}.{_ENDINGS.get(form, form)}"
     workspace = conversation.builder.workspace
     path = Path(os.path.normpath(workspace / expanded(name or own_name)))
@@ -46,7 +46,7 @@ def export(conversation: Conversation, argument: str) -> None:
     conversation.tell(f"written as {form}: {tilde_path(path)}")
 
 
-def _meant(argument: str) -> tuple[str, str]:
+def _parse(argument: str) -> tuple[str, str]:
     """Return format and file, "" for no file. Raises UsageError."""
     try:
         words = shlex.split(argument)

@@ -27,7 +27,7 @@ _MOST_NAMED = 40
 def mcp(conversation: Conversation, argument: str) -> None:
     opened = conversation.opened
     if opened is not None and opened.servers is not None:
-        conversation.print(*_told(opened.servers))
+        conversation.print(*_server_lines(opened.servers))
         return
     known = named_servers(conversation.settings.mcp_servers)
     lines: list[Line] = [
@@ -38,7 +38,7 @@ def mcp(conversation: Conversation, argument: str) -> None:
     conversation.print(*lines, [Span(told, "dim")])
 
 
-def _told(servers: ToolServers) -> Iterator[Line]:
+def _server_lines(servers: ToolServers) -> Iterator[Line]:
     for plan, state, features in servers.states():
         shown = printable(state, multiline=False)
         yield [Span(plan.name, "bold"), Span(f"  {shown}", "dim" if features else "yellow")]

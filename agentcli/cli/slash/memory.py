@@ -35,7 +35,7 @@ def memory(conversation: Conversation, argument: str) -> None:
         _edit(conversation, notes, argument)
         return
     for target in FILES:
-        conversation.print(*_shown(notes, target))
+        conversation.print(*_note_lines(notes, target))
     notes.shown()
     conversation.print(*([Span(printable(notice), "yellow")] for notice in notes.notices))
 
@@ -54,7 +54,7 @@ def _edit(conversation: Conversation, notes: Notes, way: str) -> None:
     edit(path, conversation.prompt, done)
 
 
-def _shown(notes: Notes, target: Target) -> Iterator[Line]:
+def _note_lines(notes: Notes, target: Target) -> Iterator[Line]:
     entries = notes.entries(target)
     size = count(len(entries), "note") if entries else "no notes"
     path = tilde_path(notes.path(target))

@@ -52,12 +52,12 @@ _names = _Names()
 
 
 def model(conversation: Conversation, argument: str) -> None:
-    conversation.use_model(argument or _chosen(conversation))
+    conversation.use_model(argument or _choose_model(conversation))
     if conversation.opened is None:
         conversation.tell(f"{conversation.status.model} will answer")
 
 
-def _chosen(conversation: Conversation) -> str:
+def _choose_model(conversation: Conversation) -> str:
     with conversation.working():
         answers = list(probe_providers(conversation.builder.registry()))
     names = [f"{each.provider}/{model}" for each in answers for model in each.models]

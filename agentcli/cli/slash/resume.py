@@ -28,7 +28,7 @@ _MOST_OFFERED = 20
 
 
 def resume(conversation: Conversation, argument: str) -> None:
-    chosen = _chosen(conversation, argument)
+    chosen = _choose(conversation, argument)
     now = conversation.opened
     if now is not None and now.session.folder == chosen.folder:
         raise UsageError("that is this session")
@@ -39,7 +39,7 @@ def resume(conversation: Conversation, argument: str) -> None:
         conversation.say(Submission(chosen.message))
 
 
-def _chosen(conversation: Conversation, argument: str) -> Chosen:
+def _choose(conversation: Conversation, argument: str) -> Chosen:
     builder = conversation.builder
     if argument not in ("", _ALL):
         return Chosen(find(builder.home, argument))

@@ -41,7 +41,7 @@ def rewind(conversation: Conversation, argument: str) -> None:
         _go_back(conversation, number(event, _EXAMPLE), part)
         return
     with conversation.prompt.suspended():
-        place, part = _chosen(conversation)
+        place, part = _choose(conversation)
     message = place.message.content if place.message is not None else ""
     if place.is_task and part != "files":
         _begin_anew(conversation, place, part)
@@ -51,7 +51,7 @@ def rewind(conversation: Conversation, argument: str) -> None:
         conversation.prompt.put(message)
 
 
-def _chosen(conversation: Conversation) -> tuple[Place, str]:
+def _choose(conversation: Conversation) -> tuple[Place, str]:
     place = choose_place(
         list(conversation.session.events),
         Question("rewind to before which message? ", "chooses it"),

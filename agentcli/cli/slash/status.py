@@ -26,7 +26,7 @@ _COLUMN = 12
 def status(conversation: Conversation, argument: str) -> None:
     facts = [*_settings(conversation)]
     if conversation.opened is not None:
-        facts = [*_session(conversation.session), *facts, *_used(conversation)]
+        facts = [*_session(conversation.session), *facts, *_use_so_far(conversation)]
     lines: list[Line] = [
         [Span(f"{name:<{_COLUMN}}", "dim"), Span(printable(value, multiline=False))]
         for name, value in facts
@@ -59,7 +59,7 @@ def _sandbox(session: Session) -> str:
     return f"{start.sandbox}, {network}"
 
 
-def _used(conversation: Conversation) -> Iterator[tuple[str, str]]:
+def _use_so_far(conversation: Conversation) -> Iterator[tuple[str, str]]:
     session, state = conversation.session, conversation.session.state
     use = use_of(list(session.events), state.model, conversation.settings)
     full = f", {100 * use.used // use.window}% of the window" if use.window else ""

@@ -232,7 +232,7 @@ class _Race:
             resume_command=f"agent resume {best.session_id}",
             files_changed=best.files_changed,
             evidence=evidence,
-            evidence_told=evidence.told,
+            evidence_told=evidence.status_text,
         )
 
     def _summary(self, each: TryProgress | None) -> RunSummary:

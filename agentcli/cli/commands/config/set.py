@@ -42,7 +42,7 @@ def set_(
     name, parsed = parse_assignment(f"{key}={value}")
     if project and name == STORE:
         raise UsageError(f"a project can't set {STORE}", hint="leave out --project")
-    parsed = _checked(name, parsed)
+    parsed = _check(name, parsed)
     path = here() / PROJECT_FILE if project else user_file(environ)
     set_in_file(path, name, parsed)
     shown = without_password(parsed) if name == STORE and isinstance(parsed, str) else parsed
@@ -51,7 +51,7 @@ def set_(
     return 0
 
 
-def _checked(key: str, value: Any) -> Any:
+def _check(key: str, value: Any) -> Any:
     """Return the value to set, with a model spelled out in full. Raises ConfigError for a mistake
     that the type of the setting does not reveal."""
     if key == "model.name" and value and isinstance(value, str):

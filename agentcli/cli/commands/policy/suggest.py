@@ -25,7 +25,7 @@ def suggest(against: Against = None, as_json: Json = False) -> None:
     wanted = [each for each in approved if not each.is_of_high_risk]
     unwanted = [each for each in past if each.answer == "deny" or each.is_of_high_risk]
     chosen = _safest(list(_rules_for(wanted)), wanted, unwanted)
-    covered = [each for each in wanted if _allowed(_joined(chosen), each)]
+    covered = [each for each in wanted if _allows(_as_rules(chosen), each)]
     if as_json:
         told = {"allow": chosen, "covered": len(covered), "approved": len(approved)}
         print(json.dumps(told))
@@ -37,7 +37,7 @@ def _rules_for(wanted: Sequence[Past]) -> Iterator[str]:
     """Yield the rules that a user gave with an approval, or would have been offered."""
     for each in wanted:
         grant = each.grant
-        if not grant or not _allowed(parse_grants(grant), each):
+        if not grant or not _allows(parse_grants(grant), each):
             grant = _policy((), each).grant_for(each.action)
         yield from split_grants(grant)
 
@@ -45,9 +45,9 @@ def _rules_for(wanted: Sequence[Past]) -> Iterator[str]:
 def _safest(texts: list[str], wanted: Sequence[Past], unwanted: Sequence[Past]) -> list[str]:
     """Return the fewest of `texts` that allow as much of `wanted` as they can and nothing of
     `unwanted`. A rule that is dropped takes along those that covered nothing without it."""
-    asked = [each for each in unwanted if not _allowed((), each)]
-    kept = [text for text in texts if not any(_allowed(_joined([text]), no) for no in asked)]
-    while guilty := [no for no in asked if _allowed(_joined(kept), no)]:
+    asked = [each for each in unwanted if not _allows((), each)]
+    kept = [text for text in texts if not any(_allows(_as_rules([text]), no) for no in asked)]
+    while guilty := [no for no in asked if _allows(_as_rules(kept), no)]:
         kept = [text for text in kept if not _helps(text, kept, guilty[0])]
     return _fewest([*dict.fromkeys(kept)], wanted)
 
@@ -68,24 +68,24 @@ def _print_suggestion(chosen: Sequence[str], approved: int, covered: int, risky:
 
 def _fewest(texts: list[str], approved: Sequence[Past]) -> list[str]:
     """Drop the rules that the others make redundant, the narrowest first."""
-    needed = [each for each in approved if _allowed(_joined(texts), each)]
+    needed = [each for each in approved if _allows(_as_rules(texts), each)]
     for text in sorted(texts, key=len, reverse=True):
         rest = [other for other in texts if other != text]
-        if all(_allowed(_joined(rest), each) for each in needed):
+        if all(_allows(_as_rules(rest), each) for each in needed):
             texts = rest
     return sorted(texts)
 
 
-def _joined(texts: Sequence[str]) -> tuple[Rule, ...]:
+def _as_rules(texts: Sequence[str]) -> tuple[Rule, ...]:
     return parse_grants("; ".join(texts))
 
 
 def _helps(text: str, texts: Sequence[str], refused: Past) -> bool:
     """Return whether dropping the rule `text` keeps the others from allowing what was refused."""
-    return not _allowed(_joined([other for other in texts if other != text]), refused)
+    return not _allows(_as_rules([other for other in texts if other != text]), refused)
 
 
-def _allowed(rules: tuple[Rule, ...], past: Past) -> bool:
+def _allows(rules: tuple[Rule, ...], past: Past) -> bool:
     return _policy(rules, past).decide(past.action, ()).decision == "allow"
 
 

@@ -50,7 +50,7 @@ def copy(
     copied: list[Copied] = []
     failures = 0
     with working("copying"):
-        for session_id in _wanted(sessions):
+        for session_id in _ids_of(sessions):
             try:
                 copied.append(copy_session(home(), session_id, theirs, ours))
             except AgentError as error:
@@ -63,18 +63,18 @@ def copy(
         print(json.dumps({"to": ours.shown, "sessions": rows, "failed": failures}, indent=2))
     else:
         for each in copied:
-            print(f"{each.session_id}  {_told(each)}")
+            print(f"{each.session_id}  {_outcome(each)}")
         print(f"{count(sum(bool(each.new) for each in copied), 'session')} copied to {ours.shown}")
     return 1 if failures else 0
 
 
-def _told(copied: Copied) -> str:
+def _outcome(copied: Copied) -> str:
     if not copied.events:
         return "has no events"
     return count(copied.new, "new event") if copied.new else "already exists"
 
 
-def _wanted(sessions: list[str] | None) -> list[str]:
+def _ids_of(sessions: list[str] | None) -> list[str]:
     """Return the ids of the named sessions with their children, or of all sessions."""
     every = list(session_states(home()))
     if not sessions:

@@ -19,7 +19,7 @@ from typing import Annotated
 from agentcli.cli.builders import redactor
 from agentcli.cli.options import SessionOption, SessionOrNewest, option
 from agentcli.cli.places import write_atomically
-from agentcli.cli.sessions.selector import selected
+from agentcli.cli.sessions.selector import selected_session
 from agentcli.cli.terminal import working
 from agentcli.sessions.session import read_session
 from agentcli.sessions.transfer.export import exporter
@@ -35,7 +35,7 @@ def export(
     as_json: Annotated[bool, option("--json", "The same as --format json.")] = False,
 ) -> int:
     write = exporter("json" if as_json else form)
-    folder = selected(named, session)
+    folder = selected_session(named, session)
     seen = output is None and sys.stdout.isatty()
     with nullcontext() if seen else working(f"writing {folder.name} as {form}"):
         record = read_session(folder)

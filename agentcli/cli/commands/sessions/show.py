@@ -18,13 +18,14 @@ from typing import Annotated
 
 from agentcli.cli.options import Json, NoPager, SessionOption, SessionOrNewest, option
 from agentcli.cli.pager import paged
-from agentcli.cli.sessions.costs import show_cost
+from agentcli.cli.sessions.costs import costs, table
 from agentcli.cli.sessions.kept_outputs import kept_outputs
 from agentcli.cli.sessions.rows import session_as_dict
-from agentcli.cli.sessions.selector import selected
+from agentcli.cli.sessions.selector import selected_session
 from agentcli.errors import UsageError
 from agentcli.events import event_to_dict
 from agentcli.evidence.fold import evidence_of
+from agentcli.sessions.search.finder import state_of
 from agentcli.sessions.search.session_totals import totals
 from agentcli.sessions.session import SessionRecord, read_session
 from agentcli.ui.evidence_lines import evidence_lines
@@ -46,9 +47,10 @@ def show(
     no_pager: NoPager = False,
     as_json: Json = False,
 ) -> None:
-    folder = selected(named, session)
+    folder = selected_session(named, session)
     if cost:
-        show_cost(folder, as_json=as_json)
+        told = costs(folder, state_of(folder))
+        print(json.dumps(told, indent=2) if as_json else "\n".join(table(told)))
         return
     record = read_session(folder)
     if event is not None:

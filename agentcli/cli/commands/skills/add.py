@@ -47,8 +47,8 @@ def add(
     as_json: Json = False,
 ) -> int:
     target = target_folder(project=project)
-    with _fetched(source, ref) as root:
-        found = _chosen(_searched(root, path), only or [], source)
+    with _fetch(source, ref) as root:
+        found = _choose(_search(root, path), only or [], source)
         if not (yes and as_json):
             for skill in found:
                 _show(skill, replaced=replace and (target / skill.name).exists())
@@ -68,7 +68,7 @@ def add(
 
 
 @contextmanager
-def _fetched(source: str, ref: str) -> Iterator[Path]:
+def _fetch(source: str, ref: str) -> Iterator[Path]:
     """Yield the folder with the skills, fetched if necessary. Raises UsageError."""
     if not is_url(source):
         if ref:
@@ -94,7 +94,7 @@ def _fetched(source: str, ref: str) -> Iterator[Path]:
         yield root
 
 
-def _searched(root: Path, path: str) -> list[SkillSource]:
+def _search(root: Path, path: str) -> list[SkillSource]:
     """Return the skills in `path` of the source. Raises UsageError when there is no such folder."""
     place = (root / path).resolve()
     if not place.is_relative_to(root.resolve()) or not place.is_dir():
@@ -102,7 +102,7 @@ def _searched(root: Path, path: str) -> list[SkillSource]:
     return find_sources(root if not path else place)
 
 
-def _chosen(found: Sequence[SkillSource], only: Sequence[str], source: str) -> list[SkillSource]:
+def _choose(found: Sequence[SkillSource], only: Sequence[str], source: str) -> list[SkillSource]:
     """Return the skills to add, all or those of `only`. Raises UsageError when one is missing."""
     if not found:
         raise UsageError(f"{source} has no skill: no folder with a SKILL.md is in it")

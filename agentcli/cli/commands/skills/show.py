@@ -21,7 +21,7 @@ def show(
     name: Annotated[str, argument("SKILL", "As in agent skills list.")],
     as_json: Json = False,
 ) -> None:
-    skill = _named(known_skills(), name)
+    skill = _find(known_skills(), name)
     if as_json:
         print(json.dumps({**facts(skill), "text": skill.body}, indent=2))
         return
@@ -35,7 +35,7 @@ def show(
     say(f"\n{skill.body}")
 
 
-def _named(known: Skills, name: str) -> Skill:
+def _find(known: Skills, name: str) -> Skill:
     """Return the skill called `name`. Raises UsageError."""
     wanted = name.removeprefix("/").casefold()
     for skill in known.found:
