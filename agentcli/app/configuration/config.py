@@ -394,9 +394,10 @@ def _check_known(key: str, origin: str) -> None:
     )
 
 
-_APPROVALS = ("plan", "ask", "auto-edit", "yolo")
-"""From strict to lax."""
-_CONFIRMS = ("always", "confirm_risky", "reach", "never")
+_FROM_STRICT_TO_LAX = {
+    "agent.approval": ("plan", "ask", "auto-edit", "yolo"),
+    "security.confirm": ("always", "confirm_risky", "reach", "never"),
+}
 _STRICTER_LAYERS = {
     "none": ("auto", "bubblewrap", "landlock", "seatbelt"),
     "landlock": ("bubblewrap",),
@@ -407,7 +408,7 @@ _STRICTER_LAYERS = {
 def _tightens(key: str, value: Any, lower: Mapping[str, Any]) -> bool:
     """Whether a project may set this without trust: a lower limit, a tool switched off, more
     questions, more that is forbidden."""
-    current = lower.get(key, _defaults().get(key))
+    current = lower.get(key, dict(flatten(Settings())).get(key))
     match key:
         case "agent.max_turns" | "agent.max_bad_calls" | "agent.max_bad_replies":
             return isinstance(value, int) and isinstance(current, int) and 0 < value <= current
@@ -416,10 +417,10 @@ def _tightens(key: str, value: Any, lower: Mapping[str, Any]) -> bool:
                 return False
             # 0 means no limit.
             return bool(value > 0 and not 0 < current < value)
-        case "agent.approval":
-            return _at_least_as_strict(value, current, _APPROVALS)
-        case "security.confirm":
-            return _at_least_as_strict(value, current, _CONFIRMS)
+        case "agent.approval" | "security.confirm":
+            order = _FROM_STRICT_TO_LAX[key]
+            are_known = value in order and current in order
+            return are_known and order.index(value) <= order.index(current)
         case "security.deny" | "security.ask":
             return isinstance(value, list) and all(isinstance(rule, str) for rule in value)
         case "sandbox.network":
@@ -429,14 +430,6 @@ def _tightens(key: str, value: Any, lower: Mapping[str, Any]) -> bool:
         case "sandbox.layer":
             return value == current or value in _STRICTER_LAYERS.get(str(current), ())
     return key.startswith("tools.enable_") and value is False
-
-
-def _at_least_as_strict(value: Any, current: Any, order: Sequence[str]) -> bool:
-    return value in order and current in order and order.index(value) <= order.index(current)
-
-
-def _defaults() -> dict[str, Any]:
-    return dict(flatten(Settings()))
 
 
 def _beyond_types(settings: Settings) -> Iterator[tuple[Sequence[str], str, str]]:

@@ -14,12 +14,11 @@ from agentcli.app.replay.replay_copy import ReplayCopy, replay_copy_of_session
 from agentcli.app.sandbox import Containment
 from agentcli.errors import SessionError
 from agentcli.events import Event, event_from_dict, event_to_dict
-from agentcli.events.actions import RewindAction
+from agentcli.events.actions import RewindAction, is_user_message
 from agentcli.events.observations import CheckpointObservation, SessionStartedObservation
 from agentcli.files.names import is_generated, size_text
 from agentcli.files.private import replace_atomically
 from agentcli.git.safe import ENVIRONMENT, command
-from agentcli.replay.plan import user_messages
 from agentcli.replay.recorded_file import RecordedFile, files_below, recorded
 from agentcli.replay.recording import RecordingHeader, recording_lines
 from agentcli.security.redact import Redactor
@@ -85,7 +84,7 @@ class _Recorder:
 
     def _header(self, record: SessionRecord) -> RecordingHeader:
         started = next(e for e in record.events if isinstance(e, SessionStartedObservation))
-        task = next((message.content for message in user_messages(record.events)), "")
+        task = next((message.content for message in filter(is_user_message, record.events)), "")
         root = self._copy.root
         workspace = Path(root) / self._copy.workspace.relative_to(self._copy.top)
         return RecordingHeader(
