@@ -41,16 +41,16 @@ class Evidence:
     not_run_again: tuple[str, ...] = ()
 
     @property
-    def told(self) -> str:
+    def status_text(self) -> str:
         """Return the status in a few words; "" if there is nothing to tell."""
-        return _TOLD[self.status]
+        return _STATUS_TEXTS[self.status]
 
     @property
     def newest(self) -> TestRun | None:
         return self.tests[-1] if self.tests else None
 
 
-_TOLD: dict[Status, str] = {
+_STATUS_TEXTS: dict[Status, str] = {
     "none": "",
     "not_run": "no tests run",
     "passed": "tests passed",

@@ -60,7 +60,7 @@ def _facts(history: History) -> Iterator[tuple[str, str]]:
     yield "Children", count(children, "session") if children else ""
     evidence = evidence_of(history.events)
     yield "Changed", _changed(evidence.files_changed)
-    yield "Evidence", _evidence(evidence) if evidence.told else ""
+    yield "Evidence", _evidence(evidence) if evidence.status_text else ""
 
 
 def _models(history: History) -> list[str]:

@@ -46,7 +46,7 @@ def test_many_names_are_counted_and_no_name_acts_on_the_terminal():
 
 def test_the_closing_line_ends_with_it_in_a_few_words():
     for status in ("not_run", "passed", "failed", "outdated", "unknown"):
-        words = Evidence(status=status).told
+        words = Evidence(status=status).status_text
         summary = RunSummary(status="finished", session_id="s", evidence_told=words)
         assert closing_facts(summary)[-1] == words
         assert cells(words) < 40

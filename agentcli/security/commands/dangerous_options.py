@@ -30,7 +30,7 @@ class Danger:
     why: str
     sources: tuple[str, ...]
 
-    def is_meant(self, word: str) -> bool:
+    def includes(self, word: str) -> bool:
         if not word.startswith("-") or word == "-":
             return bool(self.operands.fullmatch(word))
         return any(_is_option(word, option) for option in self.options)
@@ -63,7 +63,7 @@ def danger_beyond(words: Words, given: int) -> Found | None:
         end = max(next_words(bare, 1), default=len(bare)) if row.before else _end(bare)
         for at in range(max(1, given), end):
             word = bare[at]
-            if at not in places and word is not None and row.is_meant(word):
+            if at not in places and word is not None and row.includes(word):
                 if _is_harmless(bare, word, row):
                     continue
                 return Found(word, row.why)

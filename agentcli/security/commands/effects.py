@@ -180,13 +180,11 @@ def _placed(sources: Sequence[str | None], folder: Target) -> Iterator[Effect]:
 
 
 def _target_folder(words: Words) -> str | None:
-    for index, word in enumerate(words[1:], 1):
-        if word is None:
-            continue
-        if word.startswith("--target-directory="):
+    for word, following in pairwise([*words, None]):
+        if word is not None and word.startswith("--target-directory="):
             return word.partition("=")[2]
-        if re.fullmatch(r"-[a-zA-Z]*t|--target-directory", word) and index + 1 < len(words):
-            return words[index + 1]
+        if re.fullmatch(r"-[a-zA-Z]*t|--target-directory", word or "") and following is not None:
+            return following
     return None
 
 

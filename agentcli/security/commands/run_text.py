@@ -13,7 +13,7 @@ from agentcli.security.commands.wrappers import INTERPRETERS, SHELLS
 _RUNS_TEXT = {*SHELLS, "eval", "source", ".", "trap", "watch", "xargs", "find", "parallel"}
 
 
-def fed(command: SimpleCommand) -> Iterator[Redirect]:
+def inputs_of(command: SimpleCommand) -> Iterator[Redirect]:
     """Yield what is given to a command as its input, directly or through a pipe."""
     source: SimpleCommand | None = command
     while source is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from agentcli.security.commands.shell_words import Token
@@ -37,18 +38,9 @@ def agree(text: str, data: bytes, root: Node, found: list[Token]) -> bool:
         bisect_right(separators, start) < bisect_left(separators, end) for start, end in commands
     )
     starts = {t.start for t in found}
-    return not merged and all(start in starts for start, _ in commands) and _not_split(root, data)
-
-
-def _not_split(root: Node, data: bytes) -> bool:
-    """Return whether no command begins right after another one, with only blanks between."""
-    last_end = -1
-    for start, end in _command_spans(root):
-        between = data[last_end:start]
-        if last_end >= 0 and not between.strip(b" \t"):
-            return False
-        last_end = end
-    return True
+    # A command that begins right after another one, with only blanks between, is a part of it.
+    split = any(not data[end:start].strip(b" \t") for (_, end), (start, _) in pairwise(commands))
+    return not merged and not split and all(start in starts for start, _ in commands)
 
 
 def leaf_spans(node: Node) -> Iterator[tuple[int, int]]:

@@ -114,7 +114,7 @@ class Expander:
     environ: Mapping[str, str] = field(default_factory=dict)
     values: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
-    def knowing(self, assigned: Iterable[tuple[str, str]]) -> Expander:
+    def with_variables(self, assigned: Iterable[tuple[str, str]]) -> Expander:
         """Return an expander that also knows variables, given by name and value as written."""
         values: dict[str, tuple[str, ...]] = {}
         found = replace(self, values=values)

@@ -23,7 +23,7 @@ from agentcli.files.access_scope import AccessScope
 from agentcli.security.commands.effects import Effect, effects, system_command_name
 from agentcli.security.commands.python_code import read_python
 from agentcli.security.commands.read_only import only_reads
-from agentcli.security.commands.run_text import fed, run_text
+from agentcli.security.commands.run_text import inputs_of, run_text
 from agentcli.security.commands.script import Script, SimpleCommand, Words, quoted
 from agentcli.security.commands.shell_parse import parse_script
 from agentcli.security.commands.shell_paths import Expander, Target
@@ -149,7 +149,7 @@ class HardBlocks:
             return f"it can't be checked, as {script.unclear}; write long texts to files"
         if _is_fork_bomb(run_text(text, script, other_languages=True)):
             return _FORK_BOMB
-        expander = self._expander.at(folder).knowing(script.assigned)
+        expander = self._expander.at(folder).with_variables(script.assigned)
         for command in script.commands:
             self._go_on()
             reason = (
@@ -377,4 +377,4 @@ def _hidden_scripts(text: str, script: Script, expander: Expander) -> Iterator[s
             if source is not None and system_command_name(source.words) in ("echo", "printf"):
                 said = [word for word in source.words[1:] if word is not None]
                 yield " ".join(said).replace("\\n", "\n")
-            yield from (found.text for found in fed(command) if found.text)
+            yield from (found.text for found in inputs_of(command) if found.text)

@@ -76,7 +76,7 @@ class _Reader:
 
     def of_script(self, text: str, expander: Expander) -> None:
         script = parse_script(text)
-        expander = expander.knowing(script.assigned)
+        expander = expander.with_variables(script.assigned)
         for command in script.commands:
             name, here = system_command_name(command.words), expander.at(command.cwd)
             if name == "git":

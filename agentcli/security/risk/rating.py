@@ -29,7 +29,7 @@ from agentcli.files.access_scope import AccessScope
 from agentcli.security.commands.effects import Effect, deletes_unknown, effects
 from agentcli.security.commands.python_code import PythonCode, read_python
 from agentcli.security.commands.read_only import is_read_only, only_reads
-from agentcli.security.commands.run_text import fed, run_text
+from agentcli.security.commands.run_text import inputs_of, run_text
 from agentcli.security.commands.script import Script, SimpleCommand, Words, quoted
 from agentcli.security.commands.shell_parse import parse_script
 from agentcli.security.commands.shell_paths import Expander, Target
@@ -83,7 +83,7 @@ def rate_by_rules(action: Action, scope: AccessScope, cwd: str) -> Rating:
 def _command(action: CmdRunAction, scope: AccessScope, cwd: str) -> Rating:
     text = action.command
     script = parse_script(text)
-    expander = Expander(cwd, str(scope.home)).knowing(script.assigned)
+    expander = Expander(cwd, str(scope.home)).with_variables(script.assigned)
     if reason := _script_risk(text, script, expander, scope):
         return Risk.HIGH, reason
     if action.network or action.unsandboxed:
@@ -111,7 +111,7 @@ def _script_risk(text: str, script: Script, expander: Expander, scope: AccessSco
         )
         if reason:
             return reason if len(script.commands) == 1 else quoted(reason, command.written)
-    return _fed(script, expander) or _by_raw_text(text, script)
+    return _runs_foreign_text(script) or _by_raw_text(text, script)
 
 
 def _line(words: Words) -> str:
@@ -141,7 +141,7 @@ def _foreign(command: SimpleCommand) -> str:
     if name is None or not INTERPRETERS.fullmatch(name):
         return ""
     words = [word for word in command.words[1:] if word]
-    code = [" ".join(words), *(found.text for found in fed(command))]
+    code = [" ".join(words), *(found.text for found in inputs_of(command))]
     if name.startswith("python"):
         inline = [word for before, word in pairwise(words) if before == "-c"]
         code = [*inline, *code[1:]]
@@ -158,7 +158,7 @@ def _queried(command: SimpleCommand) -> str:
         or ":memory:" in command.words
     ):
         return ""
-    loses = any(table.pattern("sql-loss").search(found.text) for found in fed(command))
+    loses = any(table.pattern("sql-loss").search(found.text) for found in inputs_of(command))
     return "it deletes data from a database" if loses else ""
 
 
@@ -299,7 +299,7 @@ def _below(place: Path, folder: Path) -> bool:
     return place != folder and place.is_relative_to(folder)
 
 
-def _fed(script: Script, expander: Expander) -> str:
+def _runs_foreign_text(script: Script) -> str:
     """Return the risk of a shell or interpreter that runs fetched or decoded text."""
     fetched: set[str] = set()
     for command in script.commands:
@@ -383,7 +383,7 @@ def _code(code: str, scope: AccessScope, cwd: str) -> str:
     found = read_python(code, expander.home, cwd)
     for command in found.commands:
         script = parse_script(command)
-        if reason := _script_risk(command, script, expander.knowing(script.assigned), scope):
+        if reason := _script_risk(command, script, expander.with_variables(script.assigned), scope):
             return reason
     for verb, path in found.effects:
         if reason := _harm(Effect(verb, expander.literal(path), "rmtree" in code), scope):
