@@ -222,18 +222,17 @@ class AgentBuilder:
         """Prepare the session in `folder`, which need not exist yet. `before` are the folders it
         could write to when it was left. Raises ConfigError."""
         redactor = Redactor(masked_values(self.environ))
-        registry = self.registry(redactor)
-        models = self._models(registry, model, state)
+        models = self._models(redactor, model, state)
         check_memory(self.settings, models)
-        containment = self._containment(folder, registry, before)
+        containment = self._session_containment(folder, before)
         containment.require_named_folders()
         rules = check_rules(self.settings, self.environ, self.workspace)
         return Prepared(redactor, models, containment, (*rules, *containment.notices()))
 
-    def _models(self, registry: Providers, model: str, state: State) -> Roles:
+    def _models(self, redactor: Redactor, model: str, state: State) -> Roles:
         """Return the models by role, `model` as the main one. Raises ConfigError if it can't be
         asked, or if there is a budget and no way to tell what is spent."""
-        models = Roles.of(self.settings, registry, model)
+        models = Roles.of(self.settings, self.registry(redactor), model)
         models.chain("main").warm_up()
         require_prices(self.settings, models, state, self._budget(state))
         return models
@@ -379,7 +378,7 @@ class AgentBuilder:
         Raises ConfigError if it can't be asked."""
         session, agent = opened.session, opened.agent
         assert isinstance(session.redact, Redactor)
-        models = self._models(self.registry(session.redact), name, session.state)
+        models = self._models(session.redact, name, session.state)
         chain = models.chain("main")
         side_models = SideModels(self.settings, models, session, self.limits(session.state))
         opened.policy.use_judge(side_models.judge)
@@ -402,12 +401,7 @@ class AgentBuilder:
             )
 
     def containment(
-        self,
-        folder: Path,
-        workspace: Path | None = None,
-        registry: Providers | None = None,
-        *,
-        attended: bool = False,
+        self, folder: Path, workspace: Path | None = None, *, attended: bool = False
     ) -> Containment:
         """Return what contains commands in `workspace` (None: the builder's) of the session in
         `folder`, which need not exist yet. `attended`: a user can be asked."""
@@ -417,16 +411,14 @@ class AgentBuilder:
             workspace or self.workspace,
             self.home,
             folder,
-            (registry or self.registry()).key_variables(),
+            self.registry().key_variables(),
             attended,
         )
 
-    def _containment(
-        self, folder: Path, registry: Providers, before: Sequence[str] | None = None
-    ) -> Containment:
+    def _session_containment(self, folder: Path, before: Sequence[str] | None) -> Containment:
         """Return the containment of the session in `folder`, which could write to `before` when it
         was left. Raises ConfigError if nothing can enforce its access scope."""
-        usual = self.containment(folder, None, registry, attended=self.make_approver is not None)
+        usual = self.containment(folder, attended=self.make_approver is not None)
         home, ask = user_home(self.environ), self.name_folders
         settings = with_named_folders(self.settings, self.workspace, home, before, ask)
         programs.distrust(settings.sandbox.writable)
@@ -435,12 +427,12 @@ class AgentBuilder:
         _ = containment.sandbox
         return containment
 
-    def compacting_hooks(self, session: Session, registry: Providers) -> SessionHooks | None:
+    def compacting_hooks(self, session: Session) -> SessionHooks | None:
         """Return the hooks for compacting a session that is not at work."""
         if not self.settings.hooks.PreCompact:
             return None
         (session.folder / "tmp").mkdir(mode=0o700, exist_ok=True)
-        containment = self._containment(session.folder, registry, before=())
+        containment = self._session_containment(session.folder, before=())
         return session_hooks(containment, self.project_hooks)
 
     def limits(self, state: State) -> Limits:

@@ -51,7 +51,7 @@ def compact(
     registry = builder.registry(redactor)
     with Session.open(folder) as session:
         session.redact = redactor
-        hooks = None if preview else builder.compacting_hooks(session, registry)
+        hooks = None if preview else builder.compacting_hooks(session)
         memory = _stored(builder, registry, session)
         return _compact(session, memory, hooks, focus, preview=preview)
 
