@@ -8,7 +8,7 @@ from typing import Any
 
 from agentcli.llm.sdk import SDKProtocol
 from agentcli.llm.wire_protocol import dump, token_count, wire_arguments, wire_name
-from agentcli.messages import Message, Role, ToolCall, Usage
+from agentcli.messages import Message, Request, Role, ToolCall, ToolChoice, ToolSchema, Usage
 
 
 class OpenAIProtocol(SDKProtocol):
@@ -17,6 +17,19 @@ class OpenAIProtocol(SDKProtocol):
     @abstractmethod
     def _user(self, blocks: bytes) -> bytes:
         """Return a message of the user with these content blocks."""
+
+    @abstractmethod
+    def _tool(self, tool: ToolSchema) -> dict[str, Any]:
+        """Return how a tool is declared."""
+
+    def _tools(self, request: Request) -> dict[str, Any]:
+        """Return the members of the body that are about tools."""
+        if not request.tools:
+            return {}
+        members: dict[str, Any] = {"tools": [self._tool(tool) for tool in request.tools]}
+        if request.tool_choice is not ToolChoice.AUTO:
+            members["tool_choice"] = request.tool_choice.value
+        return members
 
     def _following(self, message: Message) -> list[bytes]:
         """Return the content blocks of a user message that has to follow `message`."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from agentcli.errors import ToolError
-from agentcli.events import Action
 from agentcli.events.actions import AgentDelegateAction
 from agentcli.events.observations import DelegateObservation
 from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolResult
@@ -23,17 +22,13 @@ def run(args: Arguments, ctx: ToolContext) -> ToolResult:
     raise ToolError("Nothing can be delegated from here: do it yourself.")
 
 
-def _action(agent: str, task: str, session: str) -> Action:
-    return AgentDelegateAction(agent=agent, inputs={"task": task}, session=session)
-
-
 TOOL = Tool(
     name="delegate",
     arguments=Arguments,
     effect=Effect.READ,
     switch="tools.enable_delegate",
     run=run,
-    to_action=_action,
+    to_action=lambda task, **given: AgentDelegateAction(inputs={"task": task}, **given),
     to_observation=DelegateObservation,
     parallel=False,
 )

@@ -31,7 +31,6 @@ from agentcli.messages import (
     Request,
     Role,
     ToolCall,
-    ToolChoice,
     ToolSchema,
 )
 
@@ -69,28 +68,20 @@ class ChatCompletions(OpenAIProtocol):
             head["prompt_cache_key"] = request.session_id
         if request.effort:
             head["reasoning_effort"] = request.effort
-        if request.tools:
-            head["tools"] = [
-                {
-                    "type": "function",
-                    "function": {
-                        "name": tool.name,
-                        "description": tool.description,
-                        "parameters": self._parameters(tool),
-                    },
-                }
-                for tool in request.tools
-            ]
-            if request.tool_choice is not ToolChoice.AUTO:
-                head["tool_choice"] = request.tool_choice.value
+        head |= self._tools(request)
         return join_object(endpoint.head(head), messages=self._merged(request.messages))
 
-    def _parameters(self, tool: ToolSchema) -> Mapping[str, Any]:
-        """Return the tool's schema; without `default` for Gemini's endpoint, which refuses it."""
-        if self._endpoint.provider != "gemini":
-            return tool.parameters
-        result: Mapping[str, Any] = _without_defaults(tool.parameters)
-        return result
+    def _tool(self, tool: ToolSchema) -> dict[str, Any]:
+        """Return how a tool is declared; without `default` for Gemini's endpoint, which refuses
+        it."""
+        is_gemini = self._endpoint.provider == "gemini"
+        parameters = _without_defaults(tool.parameters) if is_gemini else tool.parameters
+        function = {
+            "name": tool.name,
+            "description": tool.description,
+            "parameters": parameters,
+        }
+        return {"type": "function", "function": function}
 
     def _user(self, blocks: bytes) -> bytes:
         return b'{"role":"user","content":[' + blocks + b"]}"

@@ -31,7 +31,7 @@ from agentcli.messages import (
     Request,
     Role,
     ToolCall,
-    ToolChoice,
+    ToolSchema,
 )
 
 _ENDS = ("response.completed", "response.incomplete", "response.failed")
@@ -72,23 +72,20 @@ class Responses(OpenAIProtocol):
             head["prompt_cache_key"] = request.session_id
         if request.effort:
             head["reasoning"] = {"effort": request.effort, "summary": "auto"}
-        if request.tools:
-            head["tools"] = [
-                {
-                    "type": "function",
-                    "name": tool.name,
-                    "description": tool.description,
-                    "parameters": tool.parameters,
-                    "strict": False,
-                }
-                for tool in request.tools
-            ]
-            if request.tool_choice is not ToolChoice.AUTO:
-                head["tool_choice"] = request.tool_choice.value
+        head |= self._tools(request)
         system = [m.content for m in request.messages if m.role is Role.SYSTEM]
         if system:
             head["instructions"] = "\n\n".join(system)
         return join_object(self._endpoint.head(head), input=self._merged(request.messages))
+
+    def _tool(self, tool: ToolSchema) -> dict[str, Any]:
+        return {
+            "type": "function",
+            "name": tool.name,
+            "description": tool.description,
+            "parameters": tool.parameters,
+            "strict": False,
+        }
 
     def _user(self, blocks: bytes) -> bytes:
         return b'{"type":"message","role":"user","content":[' + blocks + b"]}"
