@@ -54,11 +54,11 @@ class SetupNeeded(ConfigError):
 
 
 class SessionError(AgentError):
-    exit_code = 1
+    """A session can't be read or written."""
 
 
 class OutputError(AgentError):
-    exit_code = 1
+    """Stdout can't be written, though somebody reads it."""
 
 
 @contextmanager

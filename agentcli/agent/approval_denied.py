@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from agentcli.agent.ending import Ending
-from agentcli.events import Event, Source
-from agentcli.events.actions import MemoryAction, MessageAction
+from agentcli.events import Event
+from agentcli.events.actions import MemoryAction, is_user_message
 from agentcli.events.live import newest_first
 from agentcli.events.observations import (
     CmdOutputObservation,
@@ -59,14 +59,10 @@ def _refusal(events: Sequence[Event], *, anywhere: bool) -> str | None:
                 return event.reason
         elif isinstance(event, DelegateObservation) and event.needs_approval:
             return event.needs_approval
-        elif _is_from_user(event) or (isinstance(event, _CHANGES) and not anywhere):
+        elif is_user_message(event) or (isinstance(event, _CHANGES) and not anywhere):
             return None
     return None
 
 
 def _decided_action(events: Sequence[Event], decision: DecisionObservation) -> Event | None:
     return events[decision.cause] if decision.cause is not None else None
-
-
-def _is_from_user(event: Event) -> bool:
-    return isinstance(event, MessageAction) and event.source is Source.USER

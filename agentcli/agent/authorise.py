@@ -59,80 +59,78 @@ class Authoriser:
             why = "Not run: the call before it was refused."
             self._session.emit(ErrorObservation(error_id="not_run", content=why, cause=action.id))
             return False
-        if _allowed(self._agent, self._session, action):
+        if self._is_allowed(action):
             return True
         self._refused |= {reply} if reply else set()
         return False
 
+    def _is_allowed(self, action: Action) -> bool:
+        """Let the policy decide, then the hooks, which may refuse, then the user if the policy says
+        so. Records what was asked or refused, the user's answer, and the observation of a refused
+        action."""
+        agent, session = self._agent, self._session
+        decision = agent.policy.decide(action, session.state.grants)
+        if decision.decision == "ask" and agent.approver is None:
+            why = f"{decision.reason}; nobody is there to be asked"
+            denied = {"decision": "deny", "unattended": True, "reason": why}
+            decision = decision.model_copy(update=denied)
+        if decision.decision == "deny":
+            session.emit(decision)
+            return self._refuse(action, decision.reason, _refusal(decision, action))
+        if agent.hooks is not None and (why := agent.hooks.before(session, action)):
+            told = f"A hook of the user refused this: {why}. {_NOTHING_RUN}"
+            return self._refuse(action, why, told)
+        if decision.decision == "ask":
+            session.emit(decision)
+            if not self._ask_user(action, decision):
+                return False
+        if decision.path is not None:
+            agent.tools.permit(decision.path)
+        return True
 
-def _allowed(agent: Agent, session: Session, action: Action) -> bool:
-    """Let the policy decide, then the hooks, which may refuse, then the user if the policy says so.
-    Records what was asked or refused, the user's answer, and the observation of a refused
-    action."""
-    decision = agent.policy.decide(action, session.state.grants)
-    if decision.decision == "ask" and agent.approver is None:
-        why = f"{decision.reason}; nobody is there to be asked"
-        decision = decision.model_copy(
-            update={"decision": "deny", "unattended": True, "reason": why}
+    def _ask_user(self, action: Action, decision: DecisionObservation) -> bool:
+        """Ask the user, and record the answer. Return whether the action may run."""
+        agent, session = self._agent, self._session
+        assert agent.approver is not None
+        session.change_state(AgentState.AWAITING_USER_CONFIRMATION)
+        with pause_countdown():
+            approval = agent.approver.ask(action, decision.reason, risk=decision.risk)
+        lasting = approval.allowed and approval.scope != "once"
+        grant = approval.rule if lasting and approval.rule else None
+        session.emit(
+            DecisionObservation(
+                cause=action.id,
+                decision="allow" if approval.allowed else "deny",
+                by="user",
+                reason=approval.reason,
+                grant=grant,
+                scope=approval.scope if approval.allowed else None,
+            )
         )
-    if decision.decision == "deny":
-        session.emit(decision)
-        return _refuse(session, action, decision.reason, _refusal(decision, action))
-    if agent.hooks is not None and (why := agent.hooks.before(session, action)):
-        return _refuse(
-            session, action, why, f"A hook of the user refused this: {why}. {_NOTHING_RUN}"
+        session.change_state(
+            AgentState.USER_CONFIRMED if approval.allowed else AgentState.USER_REJECTED
         )
-    if decision.decision == "ask":
-        session.emit(decision)
-        if not _approved(agent, session, action, decision):
-            return False
-    if decision.path is not None:
-        agent.tools.permit(decision.path)
-    return True
+        if grant and approval.scope == "always":
+            self._save_rule(grant)
+        if not approval.allowed:
+            why = f"They said: {approval.reason}" if approval.reason else "Do not work around that."
+            told = f"The user did not allow this. {_NOTHING_RUN} {why}"
+            self._refuse(action, approval.reason, told)
+        session.change_state(AgentState.RUNNING)
+        return approval.allowed
 
+    def _save_rule(self, grant: str) -> None:
+        """Save the rule for later sessions. In this one the recorded answer counts anyway."""
+        try:
+            self._agent.save_rule(grant)
+        except ConfigError as error:
+            why = f"the rule could not be saved and applies to this session only: {error.message}"
+            self._session.notify(Notice(why))
 
-def _approved(
-    agent: Agent, session: Session, action: Action, decision: DecisionObservation
-) -> bool:
-    """Ask the user, and record the answer."""
-    assert agent.approver is not None
-    session.change_state(AgentState.AWAITING_USER_CONFIRMATION)
-    with pause_countdown():
-        approval = agent.approver.ask(action, decision.reason, risk=decision.risk)
-    lasting = approval.allowed and approval.scope != "once"
-    grant = approval.rule if lasting and approval.rule else None
-    session.emit(
-        DecisionObservation(
-            cause=action.id,
-            decision="allow" if approval.allowed else "deny",
-            by="user",
-            reason=approval.reason,
-            grant=grant,
-            scope=approval.scope if approval.allowed else None,
-        )
-    )
-    session.change_state(
-        AgentState.USER_CONFIRMED if approval.allowed else AgentState.USER_REJECTED
-    )
-    if grant and approval.scope == "always":
-        _save_rule(agent, session, grant)
-    if not approval.allowed:
-        why = f"They said: {approval.reason}" if approval.reason else "Do not work around that."
-        _refuse(
-            session, action, approval.reason, f"The user did not allow this. {_NOTHING_RUN} {why}"
-        )
-    session.change_state(AgentState.RUNNING)
-    return approval.allowed
-
-
-def _save_rule(agent: Agent, session: Session, grant: str) -> None:
-    """Save the rule for later sessions. In this one the recorded answer counts anyway."""
-    try:
-        agent.save_rule(grant)
-    except ConfigError as error:
-        session.notify(
-            Notice(f"the rule could not be saved and applies to this session only: {error.message}")
-        )
+    def _refuse(self, action: Action, reason: str, content: str) -> bool:
+        refused = UserRejectObservation(cause=action.id, reason=reason, content=content)
+        self._session.emit(refused)
+        return False
 
 
 def _refusal(decision: DecisionObservation, action: Action) -> str:
@@ -146,8 +144,3 @@ def _refusal(decision: DecisionObservation, action: Action) -> str:
 def _has_parts(action: Action) -> bool:
     text = getattr(action, "command", "") or getattr(action, "code", "")
     return isinstance(text, str) and bool(_BETWEEN_PARTS.search(text.strip()))
-
-
-def _refuse(session: Session, action: Action, reason: str, content: str) -> bool:
-    session.emit(UserRejectObservation(cause=action.id, reason=reason, content=content))
-    return False

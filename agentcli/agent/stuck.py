@@ -22,7 +22,7 @@ from agentcli.agent.fingerprints import (
     waits,
 )
 from agentcli.events import Action, Event, Observation, Source
-from agentcli.events.actions import CondensationAction, MessageAction
+from agentcli.events.actions import CondensationAction, MessageAction, is_user_message
 from agentcli.events.live import newest_first
 from agentcli.events.observations import (
     AgentStateChangedObservation,
@@ -168,7 +168,7 @@ def _read(events: Sequence[Event], most: int, *, interactive: bool) -> _RecentSt
 
 
 def _bounds_turn(event: Event, *, interactive: bool) -> bool:
-    if isinstance(event, MessageAction) and event.source is Source.USER:
+    if is_user_message(event):
         return interactive or event.delivery != "steer"
     return isinstance(event, AgentStateChangedObservation) and event.reason == STUCK
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from agentcli.events import Event, Source
+from agentcli.events import Event
 from agentcli.events.actions import (
     CondensationAction,
     CondensationRequestAction,
-    MessageAction,
     TaskTrackingAction,
+    is_user_message,
 )
 from agentcli.events.observations import AgentStateChangedObservation
 from agentcli.memory.view import event_bytes, is_never_dropped
@@ -52,7 +52,7 @@ class HistoryStats:
             self.request = event.focus
         elif isinstance(event, CondensationAction):
             self._condensed(event)
-        elif isinstance(event, MessageAction) and event.source is Source.USER:
+        elif is_user_message(event):
             self.newest_message = event.id
             self.poor_passes = 0
         elif isinstance(event, AgentStateChangedObservation) and event.agent_state in _ANSWERED:

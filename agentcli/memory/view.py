@@ -13,6 +13,7 @@ from agentcli.events.actions import (
     MessageAction,
     SystemMessageAction,
     TaskTrackingAction,
+    is_user_message,
 )
 from agentcli.events.observations import (
     DecisionObservation,
@@ -135,7 +136,7 @@ class View:
 
     @property
     def said_by_user(self) -> Sequence[MessageAction]:
-        return [e for e in self.events if isinstance(e, MessageAction) and e.source is Source.USER]
+        return list(filter(is_user_message, self.events))
 
     def after(self, action: CondensationAction) -> View:
         """Return the view that `action` would leave."""

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from agentcli.events import Action, Event, Observation, Source
+from agentcli.events import Action, Event, Observation
 from agentcli.events.actions import (
     CmdRunAction,
-    MessageAction,
     RewindAction,
     ToolCallAction,
+    is_user_message,
 )
 from agentcli.events.observations import (
     CheckpointObservation,
@@ -146,7 +146,7 @@ def plan_replay(
             actions[event.id] = event
             if event.runnable and event.tool_call_metadata is not None:
                 waiting[event.id] = event
-            if isinstance(event, MessageAction) and event.source is Source.USER:
+            if is_user_message(event):
                 span.said.append(event.id)
         if isinstance(event, RewindAction) and event.tree is not None:
             restored[event.id] = known = event.tree
@@ -205,10 +205,3 @@ def first_snapshot(events: Sequence[Event]) -> str:
     """Return the snapshot of the files before anything changed them; "" if none was kept."""
     kept = (e.tree for e in events if isinstance(e, CheckpointObservation) and e.tree)
     return next(kept, "")
-
-
-def user_messages(events: Sequence[Event]) -> Iterator[MessageAction]:
-    """Yield the user's messages."""
-    for event in events:
-        if isinstance(event, MessageAction) and event.source is Source.USER:
-            yield event

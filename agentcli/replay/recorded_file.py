@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import os
+import shutil
 import stat
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -150,6 +151,4 @@ def _clear(top: Path, place: Path, *, keep_folder: bool) -> None:
     if place.is_symlink() or place.is_file():
         place.unlink()
     elif place.is_dir() and not keep_folder:
-        for inner in sorted(place.rglob("*"), reverse=True):
-            inner.rmdir() if inner.is_dir() and not inner.is_symlink() else inner.unlink()
-        place.rmdir()
+        shutil.rmtree(place)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from agentcli.errors import SessionError, UsageError
-from agentcli.events import Action, Event, Observation, Source
-from agentcli.events.actions import MessageAction, RewindAction
+from agentcli.events import Action, Event, Observation
+from agentcli.events.actions import RewindAction, is_user_message
 from agentcli.events.observations import (
     CheckpointObservation,
     DecisionObservation,
@@ -213,7 +213,7 @@ def cut_at(events: Sequence[Event], event_id: int) -> int:
             torn = False
         elif isinstance(event, Observation) and not isinstance(event, DecisionObservation):
             waiting.discard(-1 if event.cause is None else event.cause)
-        told = told or (isinstance(event, MessageAction) and event.source is Source.USER)
+        told = told or is_user_message(event)
         if told and not waiting and not torn:
             cut = event.id
     if cut < 0:

@@ -11,9 +11,9 @@ from agentcli.events.actions import (
     AskUserAction,
     FileReadAction,
     GlobAction,
-    MessageAction,
     RewindAction,
     SearchAction,
+    is_user_message,
 )
 from agentcli.events.live import newest_first
 from agentcli.events.observations import (
@@ -90,7 +90,7 @@ def unfinished_restore(events: Sequence[Event]) -> RestoreStartedObservation | N
     for event in reversed(events):
         if isinstance(event, RestoreStartedObservation):
             return event
-        said = isinstance(event, MessageAction) and event.source is Source.USER
+        said = is_user_message(event)
         if said or isinstance(event, RewindAction) or event.reply is not None:
             return None
     return None

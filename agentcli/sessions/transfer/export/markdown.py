@@ -22,6 +22,7 @@ from agentcli.events.actions import (
     RewindAction,
     SystemMessageAction,
     ToolCallAction,
+    is_user_message,
     tool_name,
 )
 from agentcli.events.observations import (
@@ -82,7 +83,7 @@ def _heading(header: dict[str, Any]) -> str:
 
 
 def _speaker(event: Event) -> str:
-    if isinstance(event, MessageAction) and event.source is Source.USER:
+    if is_user_message(event):
         return "User"
     return "Agent" if isinstance(event, Action) and event.source is Source.AGENT else ""
 
