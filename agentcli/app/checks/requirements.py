@@ -74,7 +74,7 @@ class RequirementChecker:
         session.notify(status)
         try:
             return check.run(
-                containment.workspace, session.folder, lambda output: session.notify(status)
+                containment.scope.workspace, session.folder, lambda output: session.notify(status)
             )
         except (UsageError, ConfigError) as error:
             return error
