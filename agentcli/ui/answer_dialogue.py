@@ -34,7 +34,7 @@ class AnswerDialogue:
         """Nothing is marked at first, so that an Enter pressed as the question appears chooses
         nothing."""
         self._draft = Draft()
-        self._told = ""
+        self._hint = ""
 
     @property
     def is_typed_into(self) -> bool:
@@ -42,7 +42,7 @@ class AnswerDialogue:
 
     def press(self, key: str) -> Answer | None:
         """Handle a key and return the answer, if the key gave one."""
-        self._told = ""
+        self._hint = ""
         return self._in_words(key) if self._writes else self._in_options(key)
 
     def paste(self, text: str) -> None:
@@ -62,7 +62,7 @@ class AnswerDialogue:
         elif key == "escape":
             return Answer(None)
         else:
-            self._told = "a number, t, or arrows and Enter; Esc: no answer"
+            self._hint = "a number, t, or arrows and Enter; Esc: no answer"
         return None
 
     def _take(self, number: int) -> Answer | None:
@@ -75,7 +75,7 @@ class AnswerDialogue:
         if key in ENTER:
             if words := self._draft.text.strip():
                 return Answer(words)
-            self._told = "type an answer; Esc: none"
+            self._hint = "type an answer; Esc: none"
         elif key == "escape":
             if not self.options:
                 return Answer(None)
@@ -113,7 +113,7 @@ class AnswerDialogue:
         if self.options:
             marked = self._marked == len(self.options)
             lines += keyed("t", "something else: type it", width, marked=marked)
-        told = hanging(self._told, width, "yellow") if self._told else []
+        told = hanging(self._hint, width, "yellow") if self._hint else []
         if not self._writes:
             return [*lines, *told]
         back = "Esc goes back" if self.options else "Esc: no answer"

@@ -52,7 +52,7 @@ class ApprovalDialogue:
         """Nothing is marked at first: an Enter pressed as the question appears must not say yes."""
         self._marked_rule = 0
         self._draft = Draft()
-        self._told = ""
+        self._hint = ""
         self._top = 0
         self._page = 1
         self._most = 0
@@ -65,7 +65,7 @@ class ApprovalDialogue:
 
     def press(self, key: str) -> Approval | None:
         """Handle a key, given as its name or a character, and return the answer if it gave one."""
-        self._told = ""
+        self._hint = ""
         if self.is_typed_into:
             return self._in_text(key)
         if self._view == "answers":
@@ -79,7 +79,7 @@ class ApprovalDialogue:
         text = pasted_text(text)
         if not self.is_typed_into:
             self._go("words")
-            self._told = "that was text: nothing is answered yet"
+            self._hint = "that was text: nothing is answered yet"
         self._draft.insert(text if self._view == "words" else " ".join(text.split()))
 
     # --- what keys do ---------------------------------------------------------------------------
@@ -99,7 +99,7 @@ class ApprovalDialogue:
         elif key.lower() in self._keys:
             return self._answer(key.lower())
         else:
-            self._told = f"{', '.join(self._keys)}: one key; or arrows and Enter"
+            self._hint = f"{', '.join(self._keys)}: one key; or arrows and Enter"
         return None
 
     def _answer(self, key: str) -> Approval | None:
@@ -124,10 +124,10 @@ class ApprovalDialogue:
         elif self._view == "words":
             if text:
                 return Approval(False, reason=text)
-            self._told = "type a few words, or Esc to go back"
+            self._hint = "type a few words, or Esc to go back"
         else:
-            self._told = self.question.objection(text)
-            if not self._told:
+            self._hint = self.question.objection(text)
+            if not self._hint:
                 self.rule = text
                 self._go("answers")
         return None
@@ -229,7 +229,7 @@ class ApprovalDialogue:
         return [*lines, *hanging(told, width, "dim")]
 
     def _notes(self, width: int) -> list[Line]:
-        told = hanging(reveal_hidden(self._told), width, "yellow") if self._told else []
+        told = hanging(reveal_hidden(self._hint), width, "yellow") if self._hint else []
         if not self.is_typed_into:
             return told
         keys = "Enter sends it as a no" if self._view == "words" else "Enter takes it"

@@ -333,7 +333,7 @@ def _change_outcome(
 
 
 def _failure(observation: Observation, folding: Folding) -> Outcome:
-    if isinstance(observation, ErrorObservation) and (told := _told(observation)):
+    if isinstance(observation, ErrorObservation) and (told := _text_for_user(observation)):
         whole = observation.content if folding.error is None else ""
         lines = _output(observation, whole, None, folding)
         return Outcome([Span(told, "yellow")], lines, failed=True, prose=True)
@@ -347,7 +347,7 @@ def _failure(observation: Observation, folding: Folding) -> Outcome:
     return Outcome(status, shown, failed=True, prose=True)
 
 
-def _told(error: ErrorObservation) -> str:
+def _text_for_user(error: ErrorObservation) -> str:
     """Return the text for people in place of the error's own; empty if the latter will do."""
     if error.error_id == "interrupted" and error.content.startswith("Not started"):
         return "not started"
