@@ -6,7 +6,6 @@ It uses stderr and stdin only, and restores the screen once the choice is made.
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,7 +16,6 @@ from prompt_toolkit.application import get_app
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.document import Document
 from prompt_toolkit.filters import Condition
-from prompt_toolkit.formatted_text import ANSI
 from prompt_toolkit.input import create_input
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
@@ -25,7 +23,6 @@ from prompt_toolkit.layout import (
     BufferControl,
     ConditionalContainer,
     Dimension,
-    FormattedTextControl,
     HSplit,
     Layout,
     VSplit,
@@ -38,7 +35,7 @@ from agentcli.ui.live import terminal_size
 from agentcli.ui.prompt.region import PromptOutput
 from agentcli.ui.sanitize import pasted_text
 from agentcli.ui.screen import Screen
-from agentcli.ui.style import Line, Span, clip, paint, plain
+from agentcli.ui.style import Line, Span, plain
 
 _NUMBERED_ROWS = 20
 _MOST_MESSAGE_ROWS = 6
@@ -77,10 +74,9 @@ def pick(
 
     Raises TurnInterrupted on ^C, OSError if the terminal is gone.
     """
-    screen = Screen(sys.stderr, live=False)
-    if not screen.rich:
+    if not Screen(sys.stderr).rich:
         return _pick_by_number(question, choices)
-    picked = _Picker(question, choices, preview, screen).run()
+    picked = _Picker(question, choices, preview).run()
     if isinstance(picked, TurnInterrupted):
         raise picked
     return picked
@@ -120,15 +116,13 @@ class _Picker(Generic[ValueT]):
         question: Question,
         choices: Sequence[Choice[ValueT]],
         preview: Callable[[ValueT], Preview],
-        screen: Screen,
     ) -> None:
         self._question = question
         self._selection = Selection(choices)
         self._preview = preview
         self._previews: dict[int, Preview] = {}
         """Previews by the choice's id(), so that each is made only once."""
-        self._colors = screen.colors
-        self._output = PromptOutput(sys.stderr, os.environ.get("TERM"))
+        self._output = PromptOutput()
         self._query = Buffer(
             multiline=False,
             on_text_changed=lambda buffer: self._selection.search(buffer.text),
@@ -149,21 +143,21 @@ class _Picker(Generic[ValueT]):
         return application.run()
 
     def _body(self) -> HSplit:
-        preview = Window(self._text(self._previewed), height=self._preview_rows)
+        preview = Window(self._output.showing(self._previewed), height=self._preview_rows)
         message = self._labelled("next message: ", self._message, _MOST_MESSAGE_ROWS)
         has_preview = Condition(lambda: self._preview_rows() > 0)
         return HSplit(
             [
                 self._labelled(self._question.text, self._query, 1),
-                Window(self._text(self._rows)),
+                Window(self._output.showing(self._rows)),
                 ConditionalContainer(HSplit([self._rule(), preview]), has_preview),
                 ConditionalContainer(HSplit([self._rule(), message]), self._is_writing),
-                Window(self._text(self._footer), height=1),
+                Window(self._output.showing(self._footer), height=1),
             ]
         )
 
     def _labelled(self, label: str, buffer: Buffer, rows: int) -> VSplit:
-        shown = self._text(lambda width: [[Span(label, "bold")]])
+        shown = self._output.showing(lambda width: [[Span(label, "bold")]])
         line = Window(
             BufferControl(buffer),
             height=Dimension(min=1, max=rows),
@@ -173,16 +167,7 @@ class _Picker(Generic[ValueT]):
         return VSplit([Window(shown, width=len(label), dont_extend_height=True), line])
 
     def _rule(self) -> Window:
-        return Window(self._text(lambda width: [[Span("─" * width, "dim")]]), height=1)
-
-    def _text(self, lines: Callable[[int], Sequence[Line]]) -> FormattedTextControl:
-        """Return a control that shows what `lines` returns for the present width."""
-
-        def painted() -> ANSI:
-            shown = lines(self._output.get_size().columns - 1)
-            return ANSI("\n".join(paint(line, self._colors) for line in shown))
-
-        return FormattedTextControl(painted)
+        return Window(self._output.showing(lambda width: [[Span("─" * width, "dim")]]), height=1)
 
     def _preview_rows(self) -> int:
         rows = self._output.get_size().rows
@@ -214,7 +199,7 @@ class _Picker(Generic[ValueT]):
             enter = "chooses" if self._question.sending else self._question.alone
             position = self._selection.position()
             keys = f"{position} · type to search · Enter {enter} · Esc leaves"
-        return [clip([Span(keys, "dim")], width)]
+        return [[Span(keys, "dim")]]
 
     def _choose(self, event: KeyPressEvent) -> None:
         marked = self._selection.marked

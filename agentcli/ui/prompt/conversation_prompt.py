@@ -19,13 +19,11 @@ from threading import Event, Thread
 from prompt_toolkit.application import create_app_session, run_in_terminal
 from prompt_toolkit.enums import EditingMode
 from prompt_toolkit.filters import Condition, has_focus, is_done
-from prompt_toolkit.formatted_text import ANSI, StyleAndTextTuples
 from prompt_toolkit.history import History
 from prompt_toolkit.layout import (
     BufferControl,
     ConditionalContainer,
     Dimension,
-    FormattedTextControl,
     HSplit,
     Layout,
     Window,
@@ -33,7 +31,6 @@ from prompt_toolkit.layout import (
 from prompt_toolkit.output import ColorDepth
 from prompt_toolkit.widgets import SearchToolbar
 
-from agentcli.ui.plain import terminal_colors
 from agentcli.ui.prompt.bindings import bindings
 from agentcli.ui.prompt.chips import Chips
 from agentcli.ui.prompt.control import Control, Waiting
@@ -42,7 +39,7 @@ from agentcli.ui.prompt.keyboard import Keyboard
 from agentcli.ui.prompt.reflow import DrawnCursor, ParkingRenderer, PromptApplication, reflows
 from agentcli.ui.prompt.region import PromptOutput, PromptRegion
 from agentcli.ui.sanitize import printable
-from agentcli.ui.style import Line, Span, cells, clip, paint
+from agentcli.ui.style import Line, Span, cells
 
 _WORKING_TICK_S = 0.1
 _IDLE_TICK_S = 1.0
@@ -73,7 +70,6 @@ class ConversationPrompt:
         tell_fault: Callable[[Exception], str],
     ) -> None:
         self.region = PromptRegion(sys.stderr, self._wake)
-        self._colors = terminal_colors(os.environ)
         self._on_failure = on_failure
         self._tell_fault = tell_fault
         self._control = control
@@ -87,7 +83,7 @@ class ConversationPrompt:
         self._closing = False
         self._thread = Thread(target=self._run, name="prompt", daemon=True)
         self._mode: list[object] | None = None
-        self._output = PromptOutput(sys.stderr, os.environ.get("TERM"))
+        self._output = PromptOutput()
         self._faults: set[str] = set()
         """Errors that were reported already."""
         self._application = self._make_application()
@@ -276,15 +272,8 @@ class ConversationPrompt:
         )
 
         def rows(content: Callable[[], Sequence[Line | str]]) -> ConditionalContainer:
-            def text() -> StyleAndTextTuples | ANSI:
-                width = self._output.get_size().columns - 1
-                painted = (
-                    row if isinstance(row, str) else paint(clip(row, width), self._colors)
-                    for row in content()
-                )
-                return ANSI("\n".join(painted))
-
-            window = Window(FormattedTextControl(text), dont_extend_height=True)
+            shown = self._output.showing(lambda width: content())
+            window = Window(shown, dont_extend_height=True)
             return ConditionalContainer(window, Condition(lambda: bool(content())) & ~is_done)
 
         layout = HSplit(

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from threading import Lock
 from typing import TextIO
 
 from prompt_toolkit.data_structures import Size
+from prompt_toolkit.formatted_text import ANSI
+from prompt_toolkit.layout import FormattedTextControl
 from prompt_toolkit.output.vt100 import Vt100_Output
 
 from agentcli.ui.live import terminal_size
+from agentcli.ui.plain import terminal_colors
+from agentcli.ui.style import Line, clip, paint
 
 MOST_LIVE_ROWS = 4
 """With the input line and the status below it, at most six rows are redrawn."""
@@ -48,15 +54,31 @@ class PromptRegion:
 
 
 class PromptOutput(Vt100_Output):
-    """An output that does not ask for the cursor's position: some terminals never answer."""
+    """An output on stderr that does not ask for the cursor's position: some terminals never
+    answer."""
 
-    def __init__(self, stream: TextIO, term: str | None) -> None:
+    def __init__(self) -> None:
         def size() -> Size:
-            columns, rows = terminal_size(stream)
+            columns, rows = terminal_size(sys.stderr)
             return Size(rows, columns)
 
-        super().__init__(stream, size, term=term, enable_cpr=False)
+        super().__init__(sys.stderr, size, term=os.environ.get("TERM"), enable_cpr=False)
         self._held = False
+        self._colors = terminal_colors(os.environ)
+
+    def showing(self, lines: Callable[[int], Sequence[Line | str]]) -> FormattedTextControl:
+        """Return a control that shows what `lines` returns for the present width; text among them
+        is painted already."""
+
+        def painted() -> ANSI:
+            width = self.get_size().columns - 1
+            rows = (
+                row if isinstance(row, str) else paint(clip(row, width), self._colors)
+                for row in lines(width)
+            )
+            return ANSI("\n".join(rows))
+
+        return FormattedTextControl(painted)
 
     @contextmanager
     def in_one_write(self) -> Iterator[None]:
