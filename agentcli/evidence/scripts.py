@@ -160,7 +160,7 @@ class _Reader:
         """Read commands in a part whose exit code says nothing about them."""
         for child in node.named_children:
             if child.type != "comment":
-                self.part(child) if child.type in _STATEMENTS else self.within(child)
+                self.part(child)
 
     def sequence(self, nodes: Sequence[Node]) -> _Part:
         """Read statements in a row: the last decides the exit code, under `set -e` each of them."""
@@ -297,7 +297,3 @@ def _entered(folder: str | None, to: str | None) -> str | None:
 
 _CODES = ("zero", "other")
 _NOT_ZERO = re.compile(r"0*[1-9]\d?|0*1\d\d")
-_STATEMENTS = frozenset(
-    """command declaration_command unset_command test_command list pipeline subshell
-    compound_statement redirected_statement variable_assignment function_definition""".split()  # noqa: SIM905
-)

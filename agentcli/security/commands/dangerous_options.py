@@ -11,7 +11,7 @@ from pathlib import Path
 
 from agentcli.security.commands.known_commands import known_command
 from agentcli.security.commands.script import Words
-from agentcli.security.commands.wrappers import command_name, is_of_the_system
+from agentcli.security.commands.wrappers import bare_words
 
 _TABLE = Path(__file__).with_suffix(".toml")
 _SHORTEST = len("--f")
@@ -48,11 +48,8 @@ def danger_beyond(words: Words, given: int) -> Found | None:
     """Return the first word of a command that makes it more dangerous and is not among the first
     `given` words, which a rule names. The command must be called by its bare name or from a system
     folder. A word known to be harmless does not count as an abbreviation of a dangerous one."""
-    if not words or words[0] is None or not is_of_the_system(words[0]):
-        return None
-    name = command_name(words[0]) or ""
-    bare = (name, *words[1:])
-    for row in dangers().get(name, ()):
+    bare = bare_words(words)
+    for row in dangers().get(bare[0] or "", ()) if bare else ():
         places = _places(bare, row.words)
         if places is None:
             continue

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agentcli.security.commands.script import Words
-from agentcli.security.commands.wrappers import command_name, is_of_the_system
+from agentcli.security.commands.wrappers import bare_words
 
 _TABLE = Path(__file__).with_suffix(".toml")
 _NAME = re.compile(r"(?![-/~@])[\w./:@+-]+")
@@ -57,10 +57,9 @@ class KnownCommand:
 
 def known_command(words: Words) -> KnownCommand | None:
     """Return the row for a command called by its bare name or from a system folder."""
-    if not words or words[0] is None or not is_of_the_system(words[0]):
-        return None
-    bare = (command_name(words[0]), *words[1:])
-    return next((row for row in _table().get(bare[0] or "", ()) if row.begins(bare)), None)
+    bare = bare_words(words)
+    rows = _table().get(bare[0] or "", ()) if bare else ()
+    return next((row for row in rows if row.begins(bare)), None)
 
 
 @functools.cache

@@ -67,7 +67,7 @@ def reads_unless_told(word: str) -> bool:
 
 
 def runs_git(part: SimpleCommand) -> bool:
-    return bool(part.words) and command_name(part.words[0]) == "git"
+    return part.name == "git"
 
 
 def changes_meaning(part: SimpleCommand) -> str:
@@ -97,9 +97,9 @@ def only_reads(part: SimpleCommand) -> bool:
         return False
     if changes_meaning(part) or any(writes_by_redirect(r) for r in part.redirects):
         return False
-    name, arguments = command_name(part.words[0]), part.words[1:]
+    name, arguments = part.name or "", part.words[1:]
     if name in _PLAIN:
-        refused = _REFUSED_OPTIONS.get(name or "")
+        refused = _REFUSED_OPTIONS.get(name)
         if refused is None:
             return part.literal or part.globs
         return part.literal and not any(refused.fullmatch(w) for w in arguments if w)
@@ -112,5 +112,5 @@ def only_reads(part: SimpleCommand) -> bool:
     if name == "sed":
         prints = known[:1] == ["-n"] and len(known) > 1 and _SED_PRINTS.fullmatch(known[1])
         return bool(prints) and not any(word.startswith("-") for word in known[2:])
-    guard = _GUARDED.get(name or "")
+    guard = _GUARDED.get(name)
     return guard is not None and not any(guard.fullmatch(word) for word in known)

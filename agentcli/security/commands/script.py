@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os.path
 from dataclasses import dataclass
 
 Words = tuple[str | None, ...]
@@ -44,6 +45,13 @@ class SimpleCommand:
     """The unknown words as written, and those with the {} of find and xargs."""
     globs: bool = False
     """Every unknown word is a pattern of file names, such as *.py."""
+
+    @property
+    def name(self) -> str | None:
+        """Its name without the folder it is called from; None if there is none, or it is not
+        known."""
+        first = self.words[0] if self.words else None
+        return None if first is None else os.path.split(first)[1]
 
     @property
     def literal(self) -> bool:

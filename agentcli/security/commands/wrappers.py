@@ -13,13 +13,11 @@ from agentcli.security.commands.wrapper_options import after_options, wrapper_op
 _SYSTEM_FOLDERS = frozenset(
     ("/bin", "/usr/bin", "/usr/local/bin", "/sbin", "/usr/sbin", "/opt/homebrew/bin")
 )
-HARMLESS = frozenset(
-    (
-        *("env", "nohup", "time", "timeout", "gtimeout", "nice", "ionice", "stdbuf", "setsid"),
-        *("command", "builtin", "exec", "eval", "coproc", "trap", "bash", "sh", "dash", "xargs"),
-    )
+_HARMLESS = frozenset(
+    (name,)
+    for name in """env nohup time timeout gtimeout nice ionice stdbuf setsid command builtin exec
+    eval coproc trap bash sh dash xargs""".split()  # noqa: SIM905
 )
-"""What these run may be judged as if it stood alone, because they grant it no extra rights."""
 SHELLS = frozenset(("bash", "sh", "dash", "ash", "ksh", "mksh", "zsh", "fish", "csh", "tcsh"))
 INTERPRETERS = re.compile(
     r"(?:i?python|pypy|perl|ruby|node|nodejs|deno|bun|php|lua|luajit|tclsh|expect|osascript"
@@ -56,6 +54,20 @@ def is_of_the_system(word: str) -> bool:
     """Return whether a command's name, as written, can only mean the system's command."""
     folder, name = os.path.split(word)
     return bool(name) and (not folder or folder in _SYSTEM_FOLDERS)
+
+
+def bare_words(words: Words) -> Words:
+    """Return the words of a command with its bare name if that can only mean the system's command;
+    otherwise none."""
+    if not words or words[0] is None or not is_of_the_system(words[0]):
+        return ()
+    return (command_name(words[0]), *words[1:])
+
+
+def is_harmless_wrapper(words: Words) -> bool:
+    """Return whether a wrapper grants no extra rights, so that what it runs may be judged as if it
+    stood alone."""
+    return bare_words(words)[:1] in _HARMLESS
 
 
 def unwrap(words: Words) -> Unwrapped | None:

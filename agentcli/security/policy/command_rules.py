@@ -26,10 +26,10 @@ from agentcli.security.commands.shell_words import decode, tokens
 from agentcli.security.commands.wrappers import (
     CHANGES_MEANING,
     FOREIGN_CODE,
-    HARMLESS,
     SOURCED,
+    bare_words,
     command_name,
-    is_of_the_system,
+    is_harmless_wrapper,
 )
 from agentcli.security.policy.rule import Rule
 
@@ -217,7 +217,7 @@ def _is_at_home(part: SimpleCommand, workspace: str, folder: str | None) -> bool
     root = Path(os.path.realpath(workspace))
     place = Path(os.path.realpath(Path(workspace, folder or "", part.cwd or "")))
     program = part.words[0] or ""
-    if command_name(program) == "git" or ("/" in program and not program.startswith("/")):
+    if part.name == "git" or ("/" in program and not program.startswith("/")):
         return place == root
     return place.is_relative_to(root)
 
@@ -235,8 +235,7 @@ def _rule_for(rules: Sequence[Rule], part: SimpleCommand, *, contained: bool) ->
         exact = next((r for r in rules if _is_exact(r) and allows(r, level)), None)
         if exact is not None:
             return exact
-        name = level[0] or ""
-        if is_of_the_system(name) and command_name(name) in HARMLESS:
+        if is_harmless_wrapper(level):
             continue
         covering = next((r for r in rules if allows(r, level)), None)
         if covering is None:
@@ -260,9 +259,7 @@ def allows_words(rule: Rule, words: Words, *, contained: bool) -> bool:
     """Return whether `rule` lets a command of these words run. A rule with :* covers words known to
     keep the command what it is, and for an unknown command anything, if it is `contained`. A word
     that makes a command more dangerous is covered only by a rule that names it."""
-    if not words or words[0] is None:
-        return False
-    if not _is_about(rule, words):
+    if not _is_about(rule, words) or words[0] is None:
         return False
     if _is_exact(rule) or not rule.pattern:
         return True
@@ -278,8 +275,7 @@ def _is_about(rule: Rule, words: Words) -> bool:
     """Return whether `rule` names this command, as written or by its bare name."""
     if not words or words[0] is None:
         return False
-    bare = (command_name(words[0]), *words[1:]) if is_of_the_system(words[0]) else words
-    return _begins(words, rule) or _begins(bare, rule)
+    return _begins(words, rule) or _begins(bare_words(words) or words, rule)
 
 
 def _given(rule: Rule) -> int:

@@ -16,7 +16,7 @@ from agentcli.security.commands.known_commands import known_command
 from agentcli.security.commands.read_only import runs_git
 from agentcli.security.commands.script import SimpleCommand, Words
 from agentcli.security.commands.shell_parse import parse_script
-from agentcli.security.commands.wrappers import HARMLESS, command_name, is_of_the_system
+from agentcli.security.commands.wrappers import is_harmless_wrapper
 from agentcli.security.policy.command_rules import (
     CommandContext,
     allows_words,
@@ -146,10 +146,7 @@ def _narrower(action: CmdRunAction, setting: CommandContext) -> Iterator[str]:
 def _needs_none(part: SimpleCommand, setting: CommandContext) -> bool:
     if runs_git(part) and not setting.git_reads():
         return False
-    plain = all(
-        is_of_the_system(level[0] or "") and command_name(level[0]) in HARMLESS
-        for level in part.levels[:-1]
-    )
+    plain = all(map(is_harmless_wrapper, part.levels[:-1]))
     return not part.words or (plain and only_reads_alone(part))
 
 
@@ -157,7 +154,7 @@ def _for_part(part: SimpleCommand, *, exact: bool) -> str:
     """Return the rule for one command. It is for the exact words if the command runs with more
     rights, through a wrapper that could run anything, or unsandboxed (`exact`)."""
     for level in part.levels[:-1]:
-        if not is_of_the_system(level[0] or "") or command_name(level[0]) not in HARMLESS:
+        if not is_harmless_wrapper(level):
             return _exact(level)
     words = part.levels[-1]
     known = known_command(words)

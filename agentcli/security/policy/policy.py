@@ -37,7 +37,7 @@ from agentcli.security.policy.grants import grant_choices, grant_for, grant_obje
 from agentcli.security.policy.hidden_files import names_hidden
 from agentcli.security.policy.host_ports import is_loopback
 from agentcli.security.policy.losses import Losses, losses
-from agentcli.security.policy.rule import Rule
+from agentcli.security.policy.rule import Decision, Rule
 from agentcli.security.policy.rules import (
     UNSANDBOXED,
     matches,
@@ -48,13 +48,12 @@ from agentcli.security.policy.rules import (
 
 Mode = Literal["ask", "auto-edit", "plan", "yolo"]
 Confirm = Literal["always", "confirm_risky", "reach", "never"]
-_Verdict = Literal["allow", "ask", "deny"]
 _Grants = Callable[[Action, Callable[[str], Path], CommandContext], str | list[str]]
 
 
 @dataclass(frozen=True)
 class _Answer:
-    decision: _Verdict
+    decision: Decision
     reason: str = ""
     rule: str = ""
     risk: Risk = Risk.UNKNOWN

@@ -131,14 +131,14 @@ def _categorised(line: str) -> str:
 
 
 def _as_root(command: SimpleCommand) -> str:
-    names = {*command.wrappers, command_name(command.words[0]) if command.words else ""}
+    names = {*command.wrappers, command.name}
     return "it runs with the rights of another user" if names & _ROOT else ""
 
 
 def _foreign(command: SimpleCommand) -> str:
     """Return the risk of code in another language, given as an argument or as input."""
-    name = command_name(command.words[0]) if command.words else None
-    if name is None or not INTERPRETERS.fullmatch(name):
+    name = command.name or ""
+    if not INTERPRETERS.fullmatch(name):
         return ""
     words = [word for word in command.words[1:] if word]
     code = [" ".join(words), *(found.text for found in inputs_of(command))]
@@ -151,12 +151,8 @@ def _foreign(command: SimpleCommand) -> str:
 
 def _queried(command: SimpleCommand) -> str:
     """Return the risk of a database client whose input tells it to delete something."""
-    name = command_name(command.words[0]) if command.words else None
-    if (
-        name is None
-        or not table.pattern("sql-client").fullmatch(name)
-        or ":memory:" in command.words
-    ):
+    is_client = table.pattern("sql-client").fullmatch(command.name or "")
+    if not is_client or ":memory:" in command.words:
         return ""
     loses = any(table.pattern("sql-loss").search(found.text) for found in inputs_of(command))
     return "it deletes data from a database" if loses else ""
@@ -303,7 +299,7 @@ def _runs_foreign_text(script: Script) -> str:
     """Return the risk of a shell or interpreter that runs fetched or decoded text."""
     fetched: set[str] = set()
     for command in script.commands:
-        name = command_name(command.words[0]) if command.words else None
+        name = command.name
         sources = list(_sources(command))
         runs = name in _RUNS_TEXT or bool(name and INTERPRETERS.fullmatch(name))
         runs = runs or bool({"eval", "source"} & set(command.wrappers)) or name is None
@@ -325,7 +321,7 @@ def _sources(command: SimpleCommand) -> Iterator[SimpleCommand]:
 
 
 def _is_fetcher(command: SimpleCommand) -> bool:
-    return bool(command.words) and command_name(command.words[0]) in table.names("fetchers")
+    return command.name in table.names("fetchers")
 
 
 def _origin(commands: list[SimpleCommand] | tuple[SimpleCommand, ...]) -> str:
@@ -348,8 +344,7 @@ def _written_by(command: SimpleCommand) -> set[str]:
 def _runs_one_of(command: SimpleCommand, names: set[str]) -> bool:
     if not command.words or not names:
         return False
-    first, rest = command.words[0] or "", command.words[1:]
-    name = command_name(first) or ""
+    first, rest, name = command.words[0] or "", command.words[1:], command.name or ""
     if "/" in first and name in names:
         return True
     runs = name in _RUNS_TEXT or INTERPRETERS.fullmatch(name)
