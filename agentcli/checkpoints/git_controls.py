@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection
 
 from agentcli.checkpoints.object_store import ObjectStore
 from agentcli.checkpoints.paths import repository_of
-from agentcli.checkpoints.trees import Entry, Trees
+from agentcli.checkpoints.trees import Entry
 from agentcli.files.git_layout import is_routine_git_file
 from agentcli.git.config_files import is_harmless, parse
 
@@ -25,36 +24,24 @@ _STRATEGIES = ("rebase-merge/strategy", "sequencer/opts")
 """Files that belong to daily work although they name programs."""
 
 
-class GitRestoreFilter:
-    """Decides which files of git folders may be restored. `idle`: snapshots taken while no
-    command ran; None: every file may be restored."""
+def has_power(objects: ObjectStore, path: bytes, entry: Entry) -> bool:
+    """Return whether this file could make git run or trust something."""
+    repository = repository_of(path)
+    if repository is None or entry.is_folder:
+        return False
+    name = os.fsdecode(path[len(repository) + 1 :])
+    # A `.git` that is not a folder points to another repository, and so may a link within one.
+    if not name or entry.is_link:
+        return True
+    if not is_routine_git_file(name.split("/")):
+        return _INERT.fullmatch(name) is None and not _is_harmless(objects, name, entry)
+    if name.endswith(_TODO):
+        return _RUNS.search(objects.read(entry.oid)) is not None
+    return name.endswith(_STRATEGIES)
 
-    def __init__(self, trees: Trees, objects: ObjectStore, idle: Collection[bytes] | None) -> None:
-        self._trees = trees
-        self._objects = objects
-        self._idle = idle
 
-    def may_return(self, path: bytes, entry: Entry) -> bool:
-        if self._idle is None or not self._has_power(path, entry):
-            return True
-        return any(self._trees.find(root, path) == entry for root in self._idle)
-
-    def _has_power(self, path: bytes, entry: Entry) -> bool:
-        repository = repository_of(path)
-        if repository is None or entry.is_folder:
-            return False
-        name = os.fsdecode(path[len(repository) + 1 :])
-        # A `.git` that is not a folder points to another repository, and so may a link within one.
-        if not name or entry.is_link:
-            return True
-        if not is_routine_git_file(name.split("/")):
-            return _INERT.fullmatch(name) is None and not self._is_harmless(name, entry)
-        if name.endswith(_TODO):
-            return _RUNS.search(self._objects.read(entry.oid)) is not None
-        return name.endswith(_STRATEGIES)
-
-    def _is_harmless(self, name: str, entry: Entry) -> bool:
-        if name.rpartition("/")[2] not in _SETTINGS:
-            return False
-        settings = parse(self._objects.read(entry.oid))
-        return settings is not None and all(map(is_harmless, settings))
+def _is_harmless(objects: ObjectStore, name: str, entry: Entry) -> bool:
+    if name.rpartition("/")[2] not in _SETTINGS:
+        return False
+    settings = parse(objects.read(entry.oid))
+    return settings is not None and all(map(is_harmless, settings))

@@ -55,14 +55,11 @@ class ObjectFiles:
             return
         version = _version(facts)
         known = self._listings.get(path)
-        if known is None or thorough or not known.is_settled or known.version != version:
+        is_current = known is not None and known.is_settled and known.version == version
+        if known is None or thorough or not is_current:
             files = dict(self._files(path))
             # Writing the records is the slow part.
-            if (
-                known is None
-                or not (known.is_settled and known.version == version)
-                or known.digest != _digest(files)
-            ):
+            if known is None or not is_current or known.digest != _digest(files):
                 known = self._listings[path] = _listing(path, facts, files)
         yield known.records
         for name, is_folder in sorted(self._entries(path)) if not _is_fan(path) else ():

@@ -46,7 +46,11 @@ _LETTERS = {
 
 
 class TooManyFiles(CheckpointError):
-    pass
+    def __init__(self, workspace: Path) -> None:
+        super().__init__(
+            f"{workspace} holds more than {MOST_FILES:,} files, too many for checkpoints",
+            hint="to have checkpoints, start in the folder of one project",
+        )
 
 
 class FileFacts(NamedTuple):
@@ -126,10 +130,10 @@ def scan(workspace: Path, pruned: Collection[bytes], above: bytes = b"") -> Scan
         walker.read(until=MOST_FILES)
         found = []
         if walker.waiting:
-            raise _too_many(workspace)
+            raise TooManyFiles(workspace)
     raw = b"\0".join([*walker.records, *found, b""])
     if raw.count(b"\0") > MOST_FILES:
-        raise _too_many(workspace)
+        raise TooManyFiles(workspace)
     return Scan(started, raw, walker.unreadable)
 
 
@@ -182,13 +186,6 @@ class _Walker:
         return path in self._pruned or (b"/" + path).endswith(REPOSITORY_OBJECTS)
 
 
-def _too_many(workspace: Path) -> TooManyFiles:
-    return TooManyFiles(
-        f"{workspace} holds more than {MOST_FILES:,} files, too many for checkpoints",
-        hint="to have checkpoints, start in the folder of one project",
-    )
-
-
 # --- find ---------------------------------------------------------------------------------------
 
 
@@ -200,12 +197,12 @@ def _find_all(
     if binary is None:
         return None
     several = min(_MOST_FINDS, os.cpu_count() or 1, len(folders))
-    conditions = [binary, *_conditions(pruned)]
+    conditions = list(_conditions(pruned))
     started: list[subprocess.Popen[bytes]] = []
     try:
         for share in (folders[n::several] for n in range(several)):
             tops = [b"./" + folder for folder in share]
-            started.append(_start([conditions[0], *tops, *conditions[1:]], workspace))
+            started.append(_start([binary, *tops, *conditions], workspace))
         with ThreadPoolExecutor(several) as pool:
             outputs = list(pool.map(_read_records, started))
     except OSError:
@@ -217,7 +214,7 @@ def _find_all(
             if process.stdout is not None:
                 process.stdout.close()
     if any(output is None for output in outputs):
-        raise _too_many(workspace)
+        raise TooManyFiles(workspace)
     # Python reports better what could not be read, and why.
     if any(process.returncode != 0 for process in started):
         return None

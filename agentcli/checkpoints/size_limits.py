@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -47,18 +48,17 @@ def large_folders(
 
 def _sums(files: Iterable[FileFacts]) -> dict[bytes, tuple[int, int]]:
     """Return the number and bytes of the files in each folder, at any depth."""
-    within: dict[bytes, tuple[int, int]] = {}
+    directly: dict[bytes, list[int]] = {}
     for facts in files:
-        folder = facts.path.rpartition(b"/")[0]
-        count, size = within.get(folder, (0, 0))
-        within[folder] = count + 1, size + facts.size
-    within.pop(b"", None)
-    sums: dict[bytes, tuple[int, int]] = {}
-    for folder, (count, size) in within.items():
+        directly.setdefault(facts.path.rpartition(b"/")[0], []).append(facts.size)
+    directly.pop(b"", None)
+    counts: Counter[bytes] = Counter()
+    sizes: Counter[bytes] = Counter()
+    for folder, its in directly.items():
         for above in with_parents(folder):
-            known = sums.get(above, (0, 0))
-            sums[above] = known[0] + count, known[1] + size
-    return sums
+            counts[above] += len(its)
+            sizes[above] += sum(its)
+    return {folder: (counts[folder], sizes[folder]) for folder in counts}
 
 
 def _ignored(folders: Iterable[bytes], workspace: Path, git: Git) -> set[bytes]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agentcli.checkpoints.compare import Comparison
-from agentcli.checkpoints.git_controls import GitRestoreFilter
+from agentcli.checkpoints.git_controls import has_power
 from agentcli.checkpoints.object_store import EMPTY_TREE, ObjectStore
 from agentcli.checkpoints.pack_store import PackStore, link_or_copy
 from agentcli.checkpoints.paths import Role, repository_of, role_of
@@ -30,6 +30,7 @@ from agentcli.checkpoints.trees import (
     is_folder,
     with_parents,
 )
+from agentcli.files.git_layout import pointed_place
 from agentcli.files.names import GENERATED, first_names
 
 __all__ = ["Change", "Checkpoint", "CheckpointError", "Checkpoints", "Restored"]
@@ -333,16 +334,18 @@ class Checkpoints:
         self, differences: Iterable[Difference], idle: Collection[str] | None
     ) -> tuple[list[Difference], list[str]]:
         """Return the differences that may be restored, and the paths held back, for people."""
-        roots = None if idle is None else list(map(_oid, idle))
-        controls = GitRestoreFilter(self._trees, self._objects, roots)
+        if idle is None:
+            return list(differences), []
+        roots = list(map(_oid, idle))
         may: list[Difference] = []
         held: list[str] = []
         for difference in differences:
             path, _, new = difference
-            if new is None or controls.may_return(path, new):
-                may.append(difference)
-            else:
+            is_held = new is not None and has_power(self._objects, path, new)
+            if is_held and not any(self._trees.find(root, path) == new for root in roots):
                 held.append(self._place.shown(path))
+            else:
+                may.append(difference)
         return may, held
 
     def _leads_elsewhere(self, difference: Difference) -> bool:
@@ -351,10 +354,10 @@ class Checkpoints:
         path, _, new = difference
         if repository_of(path) != path or new is None or new.is_folder:
             return False
-        pointer = b"" if new.is_link else self._objects.read(new.oid)
-        named = pointer.removeprefix(b"gitdir: ").partition(b"\0")[0].strip()
-        place = os.path.normpath(path + b"/../" + named)
-        return named == pointer or named.startswith(b"/") or place.startswith(b"..")
+        named = None if new.is_link else pointed_place(self._objects.read(new.oid))
+        if named is None or named.startswith("/"):
+            return True
+        return os.path.normpath(f"{os.fsdecode(path)}/../{named}").startswith("..")
 
     def _open_folders(
         self, target: bytes, closed: Collection[bytes], paths: set[bytes] | None

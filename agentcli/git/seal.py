@@ -12,7 +12,7 @@ import stat
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from agentcli.files.git_layout import (
     DATA_FOLDERS,
@@ -49,6 +49,17 @@ class Finding:
     done: str
     why: str
     kept: Path | None = None
+
+
+@dataclass(frozen=True)
+class _Look:
+    """One look at a sealed folder: its open `handle`, what was `found` there, and the `findings`
+    made of it."""
+
+    handle: int
+    found: Infos
+    quarantine: Quarantine
+    findings: list[Finding]
 
 
 class Seal:
@@ -108,11 +119,11 @@ class Seal:
         self.changed = False
         try:
             with self._opened() as handle:
-                found = self._controls.found(handle)
-                for place in sorted(found):
-                    self._judge(handle, place, found, quarantine, findings)
-                for place in sorted(self.records.keys() - found.keys()):
-                    self._missing(handle, place, quarantine, findings)
+                look = _Look(handle, self._controls.found(handle), quarantine, findings)
+                for place in sorted(look.found):
+                    self._judge(look, place)
+                for place in sorted(self.records.keys() - look.found.keys()):
+                    self._missing(look, place)
         except OSError:
             self._controls.folders = set()
             if self._is_worktree and not os.path.lexists(self.path):
@@ -182,87 +193,67 @@ class Seal:
 
     # --- judging and restoring ------------------------------------------------------------------
 
-    def _judge(
-        self,
-        handle: int,
-        place: str,
-        found: Infos,
-        quarantine: Quarantine,
-        findings: list[Finding],
-    ) -> None:
-        info, was = found[place], self.records.get(place)
+    def _judge(self, look: _Look, place: str) -> None:
+        info, was = look.found[place], self.records.get(place)
         if was is not None and was.is_still(info):
             return
         self.changed = not self.made_by_commands
-        if any(place.startswith(f"{f.path.relative_to(self.path)}/") for f in findings):
+        if any(place.startswith(f"{f.path.relative_to(self.path)}/") for f in look.findings):
             return
         with contextlib.suppress(FileNotFoundError):
-            if self._is_accepted(handle, place, info, was, found):
-                if not self.made_by_commands:
-                    self.records[place] = self._record(handle, place, info)
-                return
-            self._take_away(handle, place, was, quarantine, findings)
+            if not self._is_accepted(look, place, info, was):
+                self._put_right(look, place, was, is_there=True)
+            elif not self.made_by_commands:
+                self.records[place] = self._record(look.handle, place, info)
 
-    def _take_away(
-        self,
-        handle: int,
-        place: str,
-        was: FileRecord | None,
-        quarantine: Quarantine,
-        findings: list[Finding],
-    ) -> None:
-        done, kept = "set aside", None
-        try:
-            with _folder_of(handle, place) as (folder, name):
-                kept = quarantine.take(folder, name)
-                if was is not None:
-                    quarantine.put(folder, name, was)
-                    done = "put back as it was"
-                    self.records[place] = self._record(handle, place, _stat(folder, name))
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            done = f"could not be put right: {error.strerror or error}"
-            self._given_up.add(place)
-        findings.append(Finding(self.path / place, done, why(place), kept))
-
-    def _missing(
-        self, handle: int, place: str, quarantine: Quarantine, findings: list[Finding]
-    ) -> None:
+    def _missing(self, look: _Look, place: str) -> None:
         if place in self.mounted or place in self._given_up or place == GIT:
             # Only someone outside can have removed a mount. Whatever replaces it is compared.
             return
-        if self._is_worktree or self._is_held(place, {}, handle):
+        if self._is_worktree or self._is_held(look, place):
             # A file vanishes from a worktree's folder when the worktree is being removed.
             del self.records[place]
             return
-        done = "put back"
-        try:
-            with _folder_of(handle, place) as (folder, name):
-                quarantine.put(folder, name, self.records[place])
-                self.records[place] = self._record(handle, place, _stat(folder, name))
-        except OSError as error:
-            done = f"could not be put back: {error.strerror or error}"
-            self._given_up.add(place)
-        findings.append(Finding(self.path / place, done, why(place)))
+        self._put_right(look, place, self.records[place], is_there=False)
 
-    def _is_held(self, place: str, found: Infos, handle: int) -> bool:
+    def _put_right(
+        self, look: _Look, place: str, was: FileRecord | None, *, is_there: bool
+    ) -> None:
+        """Take away what is at `place`, if anything is, and put back what `was` there."""
+        done, kept = "set aside", None
+        try:
+            with _folder_of(look.handle, place) as (folder, name):
+                if is_there:
+                    kept = look.quarantine.take(folder, name)
+                if was is not None:
+                    look.quarantine.put(folder, name, was)
+                    done = "put back as it was" if is_there else "put back"
+                    self.records[place] = self._record(look.handle, place, _stat(folder, name))
+        except OSError as error:
+            if is_there and isinstance(error, FileNotFoundError):
+                return
+            verb = "put right" if is_there else "put back"
+            done = f"could not be {verb}: {error.strerror or error}"
+            self._given_up.add(place)
+        look.findings.append(Finding(self.path / place, done, why(place), kept))
+
+    def _is_held(self, look: _Look, place: str) -> bool:
         """Return whether commands can't have changed `place`, because it or a folder around it is
         mounted read-only for them and the mount still covers it."""
-        for top in (place, *_above(place)):
+        for top in map(str, (PurePosixPath(place), *PurePosixPath(place).parents)):
             if top in self.mounted:
                 wanted = self.mounted[top]
-                info = found.get(top) or _stat_below(handle, top)
+                info = look.found.get(top) or _stat_below(look.handle, top)
                 return wanted is None or (info is not None and identity(info) == wanted)
         return False
 
     def _is_accepted(
-        self, handle: int, place: str, info: os.stat_result, was: FileRecord | None, found: Infos
+        self, look: _Look, place: str, info: os.stat_result, was: FileRecord | None
     ) -> bool:
-        if self._is_held(place, found, handle):
+        if self._is_held(look, place):
             return True
         if self._is_worktree and place == "commondir":
-            return self._leads_home(handle, info)
+            return self._leads_home(look.handle, info)
         if self.made_by_commands:
             # Whatever else commands put here is inspected at the end of the turn.
             return place != "commondir" and place.partition("/")[0] not in _ITS_OWN
@@ -270,7 +261,7 @@ class Seal:
             return False
         if stat.S_ISDIR(info.st_mode):
             return was is not None or place in _BY_TEMPLATE
-        now = self._record(handle, place, info)
+        now = self._record(look.handle, place, info)
         if was is not None and now.data is not None and now.data == was.data:
             return not (info.st_mode & ~was.mode & 0o111)
         if not stat.S_ISREG(info.st_mode):
@@ -317,12 +308,6 @@ def _folder_of(handle: int, place: str) -> Iterator[tuple[int, str]]:
     above, _, name = place.rpartition("/")
     with opened_below(handle, above) as folder:
         yield folder, name
-
-
-def _above(place: str) -> Iterator[str]:
-    while "/" in place:
-        place = place.rpartition("/")[0]
-        yield place
 
 
 def _stat(folder: int, name: str) -> os.stat_result:
