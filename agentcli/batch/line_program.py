@@ -48,7 +48,7 @@ class LineProgram:
         assert self._process.stdout is not None
         self._stdin = self._process.stdin
         self.stdout: IO[bytes] = self._process.stdout
-        self._heard = b""
+        self._heard = bytearray()
 
     def send(self, line: str) -> None:
         """Send a line. Does nothing if the program has just ended; `read_lines` tells of that."""
@@ -56,13 +56,17 @@ class LineProgram:
             self._stdin.write(line.encode() + b"\n")
             self._stdin.flush()
 
-    def read_lines(self) -> list[bytes] | None:
+    def read_lines(self) -> list[bytearray] | None:
         """Return the lines that are complete by now, waiting until there is anything; None once
         nothing can come any more."""
         data = os.read(self.stdout.fileno(), 1 << 20)
         if not data:
             return None
-        *lines, self._heard = (self._heard + data).split(b"\n")
+        self._heard += data
+        if b"\n" not in data:
+            # A patch makes a long line, which comes in many pieces.
+            return []
+        *lines, self._heard = self._heard.split(b"\n")
         return lines
 
     def ask_to_end(self) -> None:
