@@ -37,9 +37,10 @@ def kept_tree() -> dict[str, Any]:
 
 def _stamp() -> str:
     """Return a stamp that changes with every command file and with every installed package."""
-    folders = [_PACKAGE, _PACKAGE / "cli", *sorted((_PACKAGE / "cli" / "commands").rglob("*/"))]
-    files = [*(_PACKAGE / "cli" / "commands").rglob("*.py"), _PACKAGE / "settings.py"]
-    files += [_PACKAGE / "cli" / "flags.py", _PACKAGE / "cli" / "completion" / "make_tree.py"]
+    cli = _PACKAGE / "cli"
+    folders = [_PACKAGE, cli, *sorted((cli / "commands").rglob("*/"))]
+    files = [*(cli / "commands").rglob("*.py"), _PACKAGE / "settings.py", cli / "flags.py"]
+    files += [cli / "options.py", cli / "completion" / "make_tree.py"]
     places = [*folders, *files, *map(Path, sys.path)]
     newest = 0
     for place in places:

@@ -8,7 +8,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
-from agentcli.agent.ending import Ending, TurnResult
 from agentcli.api.session import Session as DrivenSession
 from agentcli.app.agent_builder import AgentBuilder, Prepared
 from agentcli.app.attachments import attached, with_images
@@ -21,12 +20,11 @@ from agentcli.cli.conversation.mentions import with_mentioned
 from agentcli.cli.conversation.shared_renderer import SharedRenderer
 from agentcli.cli.conversation.status import ConversationStatus
 from agentcli.cli.running.notifying import notifier_of
-from agentcli.cli.running.summary import summarise_run
+from agentcli.cli.running.summary import failure_result, interruption_result, summarise_run
 from agentcli.errors import (
     AgentError,
     ConfigError,
     NothingChosen,
-    SessionError,
     TurnInterrupted,
     UsageError,
     os_error_text,
@@ -347,37 +345,29 @@ class Conversation:
         assert self.opened is not None
         opened, began = self.opened, time.monotonic()
         self._counter = SessionTotals()
-        result: TurnResult | None = None
-        error: AgentError | None = None
         self.control.begin_work()
         try:
             with unshielded():
                 result = DrivenSession(opened).work()
         except TurnInterrupted as interrupt:
-            ending = Ending(AgentState.PAUSED, interrupt.reason, "", interrupt.exit_code)
-            result = TurnResult(ending, "")
-        except AgentError as failure:
-            error = failure
-        except OSError as failure:
-            error = SessionError(os_error_text(failure))
+            result = interruption_result(interrupt)
+        except (AgentError, OSError) as error:
+            # What could not be recorded is lost: the session must continue from what is on disk.
+            self._stale = True
+            result = failure_result(error)
         finally:
             self.control.end_work()
-        took = time.monotonic() - began
         summary = summarise_run(
             opened.session,
             self._counter,
             self._evidence.evidence,
             result,
-            error,
-            duration_s=took,
+            duration_s=time.monotonic() - began,
         )
         with suppress(OSError):
             self._renderer.closing_line(replace(summary, resume_command=""))
-        if result is not None and result.exit_code == _TERMINATED:
+        if result.exit_code == _TERMINATED:
             raise TurnInterrupted("terminated", _TERMINATED)
-        if error is not None:
-            # What could not be recorded is lost: the session must continue from what is on disk.
-            self._stale = True
 
     @contextmanager
     def working(self) -> Iterator[None]:

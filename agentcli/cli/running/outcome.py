@@ -17,7 +17,7 @@ from agentcli.cli.error_reporting import print_error
 from agentcli.cli.flags import Flags
 from agentcli.cli.running.notifying import notifier_of
 from agentcli.cli.running.summary import summarise_run
-from agentcli.errors import AgentError, OutputError, SessionError, TurnInterrupted
+from agentcli.errors import OutputError, SessionError, TurnInterrupted
 from agentcli.evidence.late import LateEvidence
 from agentcli.sessions.search.session_totals import SessionTotals
 from agentcli.sessions.session import Session, Subscriber
@@ -84,11 +84,19 @@ class OutcomeReporter:
         with suppress(OSError):
             self.renderer.close()
 
-    def finish(self, result: TurnResult | None, error: AgentError | None = None) -> int:
-        """Write the answer and the closing line, once. Returns the exit code."""
+    def finish(self, result: TurnResult, *, has_answer: bool = True) -> int:
+        """Write the answer, if there is one, and the closing line, once. Returns the exit code."""
         interrupts.mark_outcome_decided()
         self._is_working = False
-        return self.finish_as(self._summary(result, error), has_answer=result is not None)
+        summary = summarise_run(
+            self.session,
+            self._counter,
+            self._evidence.evidence,
+            result,
+            duration_s=time.monotonic() - self._started,
+            lost=str(self._unheard) if isinstance(self._unheard, OutputError) else "",
+        )
+        return self.finish_as(summary, has_answer=has_answer)
 
     def finish_as(self, summary: RunSummary, *, has_answer: bool = True) -> int:
         """Like `finish`, for work that was more than one turn of one session."""
@@ -170,17 +178,6 @@ class OutcomeReporter:
 
     def _answer_is_on_screen(self) -> bool:
         return sys.stdout.isatty() and sys.stderr.isatty() and not self._flags.quiet
-
-    def _summary(self, result: TurnResult | None, error: AgentError | None) -> RunSummary:
-        return summarise_run(
-            self.session,
-            self._counter,
-            self._evidence.evidence,
-            result,
-            error,
-            duration_s=time.monotonic() - self._started,
-            lost=str(self._unheard) if isinstance(self._unheard, OutputError) else "",
-        )
 
 
 def _code_of(failure: BrokenPipeError | OutputError | None) -> int:

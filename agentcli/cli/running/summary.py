@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from agentcli.agent.ending import Ending, TurnResult
@@ -51,9 +51,11 @@ def summarise_run(
     """Return the summary of work that ended with `result`. `lost` is why the answer did not get
     through."""
     ending = result.ending
-    redact, changed, tmp_files, tmp = NoSecrets(), done.files_changed, (), Path()
+    redact: Callable[[str], str] = session.redact if session is not None else NoSecrets()
+    changed, tmp = done.files_changed, Path()
+    tmp_files: tuple[str, ...] = ()
     if session is not None:
-        redact, tmp = session.redact, session.folder / TMP_FOLDER
+        tmp = session.folder / TMP_FOLDER
         changed = files_changed(session.folder, session.state.workspace, done)
         tmp_files = _tmp_files(session, tmp, time.time() - duration_s)
     # A session that never got its task is gone, so it can't be continued.

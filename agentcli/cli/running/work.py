@@ -8,7 +8,6 @@ from collections.abc import Callable
 from contextlib import ExitStack
 
 from agentcli import interrupts
-from agentcli.agent.ending import Ending, TurnResult
 from agentcli.api.session import Session
 from agentcli.app.configuration.store import use_configured_store
 from agentcli.app.open_session import OpenSession
@@ -18,18 +17,16 @@ from agentcli.cli.error_reporting import internal_error
 from agentcli.cli.flags import Flags
 from agentcli.cli.running.inputs import Opening
 from agentcli.cli.running.outcome import OutcomeReporter
+from agentcli.cli.running.summary import failure_result, interruption_result
 from agentcli.cli.running.typed_ahead import TypedAhead, is_typed_at
 from agentcli.cli.sessions.upkeep import clean_up_interrupted_work
 from agentcli.errors import (
     AgentError,
-    SessionError,
     SetupNeeded,
     TurnInterrupted,
     internal_errors,
-    os_error_text,
 )
 from agentcli.events.progress import Notice
-from agentcli.sessions.state import AgentState
 from agentcli.ui.approval_terminal import can_ask
 from agentcli.ui.sanitize import say_note
 
@@ -54,13 +51,10 @@ def report_failures(outcome: OutcomeReporter, do: Callable[[], int]) -> int:
         # shown.
         with internal_errors(internal_error, OSError):
             code = do()
-    except AgentError as error:
-        return outcome.finish(None, error)
+    except (AgentError, OSError) as error:
+        return outcome.finish(failure_result(error), has_answer=False)
     except TurnInterrupted as interrupt:
-        ending = Ending(AgentState.PAUSED, interrupt.reason, "", interrupt.exit_code)
-        return outcome.finish(TurnResult(ending, ""))
-    except OSError as error:
-        return outcome.finish(None, SessionError(os_error_text(error)))
+        return outcome.finish(interruption_result(interrupt))
     return code
 
 

@@ -38,13 +38,9 @@ def try_rules(
     as_json: Json = False,
 ) -> None:
     parsed = _rules_of(rules)
-    counts: Counter[str] = Counter()
-    rows: Counter[tuple[str, str, str]] = Counter()
     records: list[dict[str, Any]] = []
     for past in past_actions(against):
         decision = policy_of(parsed, past.workspace).decide(past.action, ())
-        counts[decision.decision] += 1
-        rows[decision.decision, past.text, decision.rule] += 1
         records.append(
             {
                 "session_id": past.session,
@@ -57,11 +53,12 @@ def try_rules(
                 "answered": past.answer or None,
             }
         )
+    counts = Counter(record["decision"] for record in records)
     totals = {decision: counts[decision] for decision in _ORDER}
     if as_json:
         print(json.dumps({"actions": records, "counts": totals}, indent=2))
         return
-    _print_rows(rows)
+    _print_rows(Counter((each["decision"], each["text"], each["rule"]) for each in records))
     print(f"{totals['allow']} allowed, {totals['ask']} asked, {totals['deny']} denied")
 
 
