@@ -118,6 +118,10 @@ nohup rm -rf ~ &
 command rm -rf /
 exec rm -rf /
 bash -c 'rm -rf /'
+bash -c 'X=/etc; rm -rf $X'
+env X=/etc bash -c 'rm -rf $X'
+rm -rf "${UNSET:-${HOME}}"
+X=(/etc); rm -rf $X
 bash -c "rm -rf ~"
 sh -c "bash -c 'rm -rf /'"
 eval 'rm -rf /'
