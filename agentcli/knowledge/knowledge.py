@@ -38,7 +38,7 @@ WORKSPACE: Literal["workspace_context"] = "workspace_context"
 KNOWLEDGE: Literal["knowledge"] = "knowledge"
 MAX_LISTED_CHARS = 4_000
 MAX_DESCRIPTION_CHARS = 240
-MOST_FILES_TOLD = 20
+MOST_FILES_NAMED = 20
 MAX_TRIGGERED_BYTES = 32 * 1024
 """Most bytes of all skills that one message triggers."""
 _OF_PROJECT = (
@@ -145,7 +145,7 @@ class Knowledge:
         messages = list(_unanswered(session.events))
         new_here = self._is_new_to(shown)
         items = list(self._first_items(shown)) if new_here else []
-        items += self._brought_up(messages, shown)
+        items += self._triggered_items(messages, shown)
         for notice in self._notices():
             session.notify(Notice(notice))
         if not items:
@@ -228,7 +228,7 @@ class Knowledge:
             text = wrap_in_tag("notes", notes.text, file=notes.name)
             yield KnowledgeItem("notes", notes.name, f"{notes.head}\n{text}")
 
-    def _brought_up(
+    def _triggered_items(
         self, messages: Sequence[MessageAction], shown: _AlreadyShown
     ) -> Iterator[KnowledgeItem]:
         if not messages:
@@ -238,7 +238,7 @@ class Knowledge:
         for message in messages:
             call = skills.called(message.content)
             if call is not None and ("task", str(message.id)) not in shown.items:
-                yield _called(call, message.id)
+                yield _task_item(call, message.id)
             for skill in skills.triggered(message.content):
                 if ("skill", skill.name) not in shown.items:
                     triggered.setdefault(skill.name, skill)
@@ -306,7 +306,7 @@ def _with_files(skill: Skill, text: str) -> str:
     names = skill.files
     if not names:
         return text
-    told = first_names(list(map(ascii_safe, names)), MOST_FILES_TOLD)
+    told = first_names(list(map(ascii_safe, names)), MOST_FILES_NAMED)
     return f"{text}\n[Beside its file: {told}]"
 
 
@@ -332,7 +332,7 @@ def _listed(skills: Sequence[Skill]) -> Iterator[KnowledgeItem]:
         )
 
 
-def _called(call: TaskCall, event: int) -> KnowledgeItem:
+def _task_item(call: TaskCall, event: int) -> KnowledgeItem:
     if call.missing:
         text = f"[{_usage(call)}. Ask the user for that.]"
     else:

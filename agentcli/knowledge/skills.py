@@ -303,7 +303,7 @@ def _is_of_a_word(char: str) -> bool:
 
 
 def _call(skill: Skill, arguments: str) -> TaskCall:
-    given = _given(list(skill.inputs), arguments)
+    given = _values_of_inputs(list(skill.inputs), arguments)
     missing = tuple(name for name in skill.inputs if not given.get(name))
 
     def value(match: re.Match[str]) -> str:
@@ -315,7 +315,7 @@ def _call(skill: Skill, arguments: str) -> TaskCall:
     return TaskCall(skill, "\n".join([text, *rest]), missing)
 
 
-def _given(names: Sequence[str], arguments: str) -> dict[str, str]:
+def _values_of_inputs(names: Sequence[str], arguments: str) -> dict[str, str]:
     """Return the value that `arguments` give each name: as name=value anywhere, or else in order;
     the last name takes all remaining words."""
     given: dict[str, str] = {}

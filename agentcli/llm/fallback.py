@@ -86,7 +86,7 @@ class FallbackChain:
                         raise _misconfigured(error) from error
                     self._failed[name] = _misconfigured(error)
                 except LLMError as error:
-                    if not self._taken_over(name, error):
+                    if not self._next_may_answer(name, error):
                         raise
                     self._failed[name] = error
             raise self._all_failed()
@@ -94,7 +94,7 @@ class FallbackChain:
             if call_budget.lost_usd:
                 record(AttemptsAbandonedObservation(most_usd=call_budget.lost_usd))
 
-    def _taken_over(self, name: str, error: LLMError) -> bool:
+    def _next_may_answer(self, name: str, error: LLMError) -> bool:
         """Whether the next model may take over. A stand-in may be misconfigured, but the preferred
         model may not: otherwise another model would do the work than the user believes."""
         stands_in = name != self.model and error.kind not in _NOT_OF_THE_MODEL

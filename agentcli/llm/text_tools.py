@@ -52,7 +52,7 @@ class TextTools:
         self._protocol = protocol
         self._tools: tuple[ToolSchema, ...] = ()
         self._given: list[Message] = []
-        self._told: list[Message] = []
+        self._converted: list[Message] = []
         self._names: dict[str, str] = {}
 
     def connect(self) -> None:
@@ -96,10 +96,12 @@ class TextTools:
             self._given, self._tools = [], request.tools
         same = common_start(self._given, request.messages)
         self._given[same:] = request.messages[same:]
-        self._told[same:] = [self._told_in_text(message) for message in request.messages[same:]]
-        return list(self._told)
+        self._converted[same:] = [
+            self._as_plain_text(message) for message in request.messages[same:]
+        ]
+        return list(self._converted)
 
-    def _told_in_text(self, message: Message) -> Message:
+    def _as_plain_text(self, message: Message) -> Message:
         if message.role is Role.SYSTEM and self._tools:
             return Message.system_message(f"{message.content}\n\n{tool_instructions(self._tools)}")
         if message.role is Role.TOOL:

@@ -31,13 +31,13 @@ def enforce_tool_choice(
             finish_reason=FinishReason.STOP if ended else reply.finish_reason,
             provider_data=None,
         )
-    if request.tool_choice is not ToolChoice.REQUIRED or _called(reply):
+    if request.tool_choice is not ToolChoice.REQUIRED or _is_acceptable(reply):
         return reply
     notify(ReplyAbandoned("a tool call was required"))
     said = [Message.assistant_message(reply.text)] if reply.text.strip() else []
     corrected = [*request.messages, *said, Message.user_message(_CORRECTION)]
     second = ask(replace(request, messages=corrected))
-    if not _called(second):
+    if not _is_acceptable(second):
         raise LLMError(LLMErrorKind.BAD_RESPONSE, f"{second.model} calls no tool, although it must")
     costs = (reply.cost_usd, second.cost_usd)
     return replace(
@@ -48,6 +48,6 @@ def enforce_tool_choice(
     )
 
 
-def _called(reply: Reply) -> bool:
+def _is_acceptable(reply: Reply) -> bool:
     """Whether the reply has calls, or ended in a way that asking again would not change."""
     return bool(reply.tool_calls) or reply.finish_reason not in _COMPLETE

@@ -25,7 +25,7 @@ from agentcli.shell.output import kept_text
 from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolResult
 
 SEARCH, CALL = "mcp_search", "mcp_call"
-MOST_TOLD = 40
+MOST_SHOWN = 40
 """Most tools whose schemas are all shown to the model, however short the schemas are."""
 BYTES_PER_TOKEN = 4
 _MOST_FOUND = 5
@@ -107,7 +107,9 @@ def server_tools(servers: ToolServers, most_tokens: float) -> list[Tool[Any]]:
     """Return the tools of `servers` for a session. The model gets their schemas if these take at
     most `most_tokens`, else just those of a search tool and a call tool."""
     index = ToolIndex(servers.features())
-    searched = len(index) > MOST_TOLD or sum(found.tokens for found in index.values()) > most_tokens
+    searched = (
+        len(index) > MOST_SHOWN or sum(found.tokens for found in index.values()) > most_tokens
+    )
     tools = [_named(servers, found, offered=not searched) for found in index.values()]
     return [*tools, *_on_demand(servers, index, offered=searched)]
 

@@ -69,13 +69,13 @@ def run(args: Arguments, ctx: ToolContext) -> ToolResult:
         result = _run(args, ctx)
     except TurnInterrupted as interrupt:
         if shell.last_result is not None:
-            ctx.partial = _told(args, shell.last_result, before, interrupt.model_message)
+            ctx.partial = _tool_result(args, shell.last_result, before, interrupt.model_message)
         raise
     except (ValueError, KeyError) as error:
         raise ToolError(str(error.args[0])) from error
     used = _wider(args, ctx.sandbox) or ctx.sandbox
     hint = refused_by_sandbox(result.output, result.exit_code, used)
-    return _told(args, result, before, hint)
+    return _tool_result(args, result, before, hint)
 
 
 def _run(args: Arguments, ctx: ToolContext) -> CommandResult:
@@ -104,7 +104,7 @@ def _wider(args: Arguments, sandbox: Sandbox | None) -> Sandbox | None:
     return None if wider == sandbox else wider
 
 
-def _told(args: Arguments, result: CommandResult, before: str, ending: str) -> ToolResult:
+def _tool_result(args: Arguments, result: CommandResult, before: str, ending: str) -> ToolResult:
     """Return the output followed by the facts that it does not show itself."""
     facts = _job_facts(result) if result.job_id else _command_facts(result, before)
     text = with_notes(result.output, "; ".join(facts), *result.notes, ending)

@@ -81,7 +81,7 @@ def perform(steps: Sequence[Mapping[str, str]], timeout: float, ctx: ToolContext
         raise ToolError("This session has no browser.", error_id="no_browser")
     visit = ctx.browser.perform(steps, timeout)
     return ToolResult(
-        _told(visit, ctx),
+        _described(visit, ctx),
         images=tuple(f"data:image/png;base64,{shot}" for shot in visit.screenshots),
         data={
             "url": visit.url,
@@ -92,7 +92,7 @@ def perform(steps: Sequence[Mapping[str, str]], timeout: float, ctx: ToolContext
     )
 
 
-def _told(visit: Visit, ctx: ToolContext) -> str:
+def _described(visit: Visit, ctx: ToolContext) -> str:
     """Return the resulting page, tagged as data, followed by notes."""
     notes = list(visit.notes)
     notes += [f"Downloaded: {file} ({file.stat().st_size:,} bytes)" for file in visit.files]

@@ -150,7 +150,7 @@ class _Search:
 
     def _matching(self, ripgrep: Ripgrep) -> Iterator[str]:
         """Yield the files that match according to ripgrep, by their paths in `place`."""
-        wanted = self._wanted()
+        wanted = self._name_pattern()
         for batch in self._folders():
             for found in sorted(ripgrep.matching_files(list(batch), self.args.glob)):
                 above, slash, name = found.rpartition("/")
@@ -221,7 +221,7 @@ class _Search:
 
     def _candidates(self) -> Iterator[str]:
         """Yield the files to search, by their paths in `place`; "" is `place` itself."""
-        wanted = self._wanted()
+        wanted = self._name_pattern()
         if not self.place.is_dir():
             if wanted is None or wanted.matches(self.path.name):
                 yield ""
@@ -244,7 +244,7 @@ class _Search:
     def _add(self, name: str, line: _Line) -> None:
         self.hits.add(str(self.path / name), line)
 
-    def _wanted(self) -> Glob | None:
+    def _name_pattern(self) -> Glob | None:
         return Glob(self.args.glob) if self.args.glob else None
 
     def _context(self) -> int:

@@ -32,14 +32,14 @@ def run(args: Arguments, ctx: ToolContext) -> ToolResult:
         result = python.run(args.code, timeout=args.timeout, on_output=ctx.live_output)
     except TurnInterrupted as interrupt:
         if python.last_result is not None:
-            ctx.partial = _told(args.code, python.last_result, interrupt.model_message)
+            ctx.partial = _tool_result(args.code, python.last_result, interrupt.model_message)
         raise
     failed = int(result.error and not result.timed_out)
     hint = refused_by_sandbox(result.output, failed, ctx.sandbox, from_python=True)
-    return _told(args.code, result, hint)
+    return _tool_result(args.code, result, hint)
 
 
-def _told(code: str, result: CellResult, ending: str) -> ToolResult:
+def _tool_result(code: str, result: CellResult, ending: str) -> ToolResult:
     text = with_notes(result.output, *result.notes, ending) or "[no output]"
     return ToolResult(text, images=result.images, data={"error": result.error, "code": code})
 

@@ -102,8 +102,8 @@ class Responses(OpenAIProtocol):
         data = message.provider_data
         if data is not None and data.provider == self._endpoint.name:
             return _with_reasoning(message, data.items)
-        items = [_said(message.content)] if message.content else []
-        return items + [_called(call) for call in message.tool_calls]
+        items = [_message_item(message.content)] if message.content else []
+        return items + [_call_item(call) for call in message.tool_calls]
 
 
 def _content(message: Message) -> list[dict[str, Any]]:
@@ -111,12 +111,12 @@ def _content(message: Message) -> list[dict[str, Any]]:
     return [{"type": "input_text", "text": message.content or " "}, *images]
 
 
-def _said(text: str) -> dict[str, Any]:
+def _message_item(text: str) -> dict[str, Any]:
     content = [{"type": "output_text", "text": text, "annotations": []}]
     return {"type": "message", "role": "assistant", "content": content}
 
 
-def _called(call: ToolCall) -> dict[str, Any]:
+def _call_item(call: ToolCall) -> dict[str, Any]:
     return {"type": "function_call", "call_id": call.id, **called_function(call)}
 
 
@@ -126,9 +126,11 @@ def _with_reasoning(message: Message, items: Sequence[Mapping[str, Any]]) -> lis
     out: list[dict[str, Any]] = []
     for item in items:
         if item["type"] == "message":
-            out.append(_said(item.get("text") or message.content) | _only(item, "id", "status"))
+            out.append(
+                _message_item(item.get("text") or message.content) | _only(item, "id", "status")
+            )
         elif item["type"] == "function_call":
-            out += [_called(call) | _only(item, "id", "status") for call in islice(calls, 1)]
+            out += [_call_item(call) | _only(item, "id", "status") for call in islice(calls, 1)]
         else:
             out.append(dict(item))
     return out
