@@ -18,6 +18,7 @@ from agentcli.llm.roles import Roles
 from agentcli.memory.history_stats import TOKENS_AFTER, TOKENS_BEFORE
 from agentcli.memory.memory import Memory, failed_condensation
 from agentcli.security.redact import Redactor
+from agentcli.security.secret_variables import masked_values
 from agentcli.sessions.session import Session
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def compact(
     Raises SessionError if the session can't be read, or a hook postpones it; UsageError if it is in
     use; ConfigError if there is no model to ask.
     """
-    redactor = Redactor()
+    redactor = Redactor(masked_values(builder.environ))
     registry = builder.registry(redactor)
     with Session.open(folder) as session:
         session.redact = redactor

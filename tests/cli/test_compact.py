@@ -90,6 +90,23 @@ def test_without_a_summariser_it_is_made_of_the_events(agent, serve):
     assert "no summaries here" in done.stderr
 
 
+@pytest.mark.parametrize("preview", [True, False])
+def test_a_secret_of_the_environment_is_masked_in_the_summary(agent, serve, preview):
+    secret = "hunter2-is-not-a-good-password"
+    script = iter([*steps(8), Reply("Counted.")])
+    told = Reply(f"{SUMMARY}\n\nThe password is {secret}.")
+    server = serve(play=lambda request: told if is_condenser(request) else next(script), sessions=9)
+    agent.use(server)("run", "count")
+    agent.env["DB_PASSWORD"] = secret
+    session = agent.sessions[0]
+    done = agent("compact", session.name, *(["--preview"] if preview else []))
+    assert done.returncode == 0, done.stderr
+    assert "The password is " in done.stdout
+    assert secret not in done.stdout + done.stderr
+    kept = [path for path in session.rglob("*") if path.is_file()]
+    assert [path for path in kept if secret.encode() in path.read_bytes()] == []
+
+
 def test_a_short_session_has_nothing_to_condense(agent, serve):
     agent.use(serve([Reply("Hello.")]))("run", "hi")
     done = agent("compact", agent.sessions[0].name)
