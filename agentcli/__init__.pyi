@@ -1,8 +1,8 @@
 from agentcli import errors as errors
 from agentcli import events as events
 from agentcli.agent.ending import TurnResult as TurnResult
-from agentcli.api.options import SessionOptions as SessionOptions
 from agentcli.api.function_tools import tool as tool
+from agentcli.api.options import SessionOptions as SessionOptions
 from agentcli.api.running import run as run
 from agentcli.api.session import Session as Session
 from agentcli.settings import Settings as Settings

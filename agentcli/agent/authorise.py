@@ -27,14 +27,14 @@ _BETWEEN_PARTS = re.compile(r"[;\n|]|&&")
 def parallel_groups(actions: Sequence[Action], agent: Agent) -> Iterator[list[Action]]:
     """Yield groups of consecutive actions that may run in parallel; others alone, `finish` last."""
     ordered = sorted(actions, key=lambda action: isinstance(action, AgentFinishAction))
-    for company, group in groupby(ordered, key=lambda action: _company(agent, action)):
-        if company:
+    for kind, group in groupby(ordered, key=lambda action: _parallel_kind(agent, action)):
+        if kind:
             yield list(group)
         else:
             yield from ([action] for action in group)
 
 
-def _company(agent: Agent, action: Action) -> str:
+def _parallel_kind(agent: Agent, action: Action) -> str:
     """Return what it may run beside: other calls that only read, or other children that only read;
     "" if it must run alone."""
     if isinstance(action, AgentDelegateAction) and agent.children is not None:

@@ -69,7 +69,7 @@ class SnapshotTaker:
         self._known: LastSnapshot | None = None
         self._grown_files = self._grown_bytes = 0
         self._last: list[tuple[bytes, set[bytes]]] = []
-        self._settle(load_place(objects.folder, workspace) or find_place(workspace))
+        self._use_place(load_place(objects.folder, workspace) or find_place(workspace))
 
     def take(
         self, touched: Iterable[Path] = (), *, thorough: bool = False
@@ -86,7 +86,7 @@ class SnapshotTaker:
         except TooManyFiles:
             if known.tree is not None or self.place.root == self.place.workspace:
                 raise
-            self._settle(self.place.alone())
+            self._use_place(self.place.alone())
             self._known = None
             return self.take(touched, thorough=thorough)
         except CheckpointError:
@@ -117,7 +117,7 @@ class SnapshotTaker:
         self._known.suspects = frozenset(found)
         return found
 
-    def _settle(self, place: WorkspaceFolders) -> None:
+    def _use_place(self, place: WorkspaceFolders) -> None:
         self.place = place
         self._object_files = ObjectFiles(place)
         # The store lies in a session's folder, and no restore may touch that record.
@@ -128,11 +128,11 @@ class SnapshotTaker:
 
     def _updated(self, known: LastSnapshot, thorough: bool) -> LastSnapshot:
         found, folders = self._scan(known)
-        raw = _older(_without(found.raw, self._ours), known.raw)
+        raw = _reuse_if_equal(_without(found.raw, self._ours), known.raw)
         fresh_files, gone_files = self._changed(raw, known.raw)
         repositories = self._repositories(known, fresh_files)
         listed = (self._object_files.records(place, thorough=thorough) for place in repositories)
-        objects = _older(b"\0".join(chain.from_iterable(listed)), known.objects)
+        objects = _reuse_if_equal(b"\0".join(chain.from_iterable(listed)), known.objects)
         fresh_objects, gone_objects = self._changed(objects, known.objects)
         kept = frozenset(_kept(known.touched, folders))
         extra = self._extra(kept)
@@ -228,7 +228,9 @@ class SnapshotTaker:
 
     def _scan(self, known: LastSnapshot) -> tuple[Scan, dict[bytes, str]]:
         """Scan; also return the folders that are left out, including unreadable ones."""
-        folders = {path: why for path, why in known.folders.items() if self._still(path, why)}
+        folders = {
+            path: why for path, why in known.folders.items() if self._is_still_left_out(path, why)
+        }
         for _ in range(_SCANS):
             try:
                 found = self._scan_all(folders.keys() | self._ours)
@@ -303,7 +305,7 @@ class SnapshotTaker:
 
     # --- paths ----------------------------------------------------------------------------------
 
-    def _still(self, path: bytes, why: str) -> bool:
+    def _is_still_left_out(self, path: bytes, why: str) -> bool:
         if not self._is_folder(path):
             return False
         return why != UNREADABLE or not os.access(self.place.absolute(path), os.R_OK | os.X_OK)
@@ -357,7 +359,7 @@ def _without(raw: bytes, paths: Iterable[bytes]) -> bytes:
     return raw
 
 
-def _older(now: bytes, before: bytes) -> bytes:
+def _reuse_if_equal(now: bytes, before: bytes) -> bytes:
     """Return `before` if both are equal, since the parsed records are found by object identity."""
     return before if now == before else now
 

@@ -139,9 +139,9 @@ class EvidenceFold:
             case RequirementJudgedObservation(requirement="check"):
                 self._checked(event)
             case Observation(cause=int()) if not isinstance(event, DecisionObservation):
-                self._came(event)
+                self._on_result(event)
 
-    def _came(self, event: Observation) -> None:
+    def _on_result(self, event: Observation) -> None:
         """Take the result of an action."""
         match event:
             case CmdOutputObservation(cause=int() as cause):
@@ -192,12 +192,12 @@ class EvidenceFold:
             return
         unexplained = [path for path in event.changed if path not in self._explained]
         if unexplained:
-            first, last = self._when(event.id)
+            first, last = self._change_span(event.id)
             for path in unexplained:
                 self._change(path, first, last)
-        self._covered()
+        self._reset_at_checkpoint()
 
-    def _when(self, event_id: int) -> tuple[int, int]:
+    def _change_span(self, event_id: int) -> tuple[int, int]:
         """Return the events between which a change seen at `event_id` happened: those of the
         commands that may have made it, the last tests if nothing else ran, or `event_id` if
         nothing ran."""
@@ -211,9 +211,9 @@ class EvidenceFold:
         """Count every changed file as changed again: the event doesn't say which were restored."""
         for path in self._changes:
             self._change(path, event_id)
-        self._covered()
+        self._reset_at_checkpoint()
 
-    def _covered(self) -> None:
+    def _reset_at_checkpoint(self) -> None:
         self._unseen.clear()
         self._explained.clear()
         self._outside = True
@@ -329,7 +329,7 @@ class EvidenceFold:
             at = event.id if run.get("newest") else event.id - 1
             self._add(_Run(shown, at, None, None))
 
-    # What it comes to --------------------------------------------------------------------------
+    # The result --------------------------------------------------------------------------------
 
     @property
     def evidence(self) -> Evidence:
@@ -342,7 +342,9 @@ class EvidenceFold:
             changed_at=self._last_change() if changed else None,
             passed_at=passing[-1].shown.event_id if passing else None,
             never_run=tuple(self._never_run(changed)) if changed else (),
-            not_run_again=tuple(dict.fromkeys(run.shown.command for run in self._unmended())),
+            not_run_again=tuple(
+                dict.fromkeys(run.shown.command for run in self._standing_failures())
+            ),
         )
 
     def _status(self) -> Status:
@@ -351,7 +353,7 @@ class EvidenceFold:
         newer = [run for run in self._runs if self._age(run) != "older"]
         if not newer:
             return "outdated"
-        standing = set(map(id, self._unmended()))
+        standing = set(map(id, self._standing_failures()))
         if any(id(run) in standing for run in newer):
             return "failed"
         passed = [run for run in newer if run.shown.outcome == "passed"]
@@ -375,7 +377,7 @@ class EvidenceFold:
     def _last_change(self) -> int:
         return max((change.last for change in self._changes.values()), default=-1)
 
-    def _unmended(self) -> Iterable[_Run]:
+    def _standing_failures(self) -> Iterable[_Run]:
         """Yield the failed runs after which nothing that covers the same tests passed."""
         for number, run in enumerate(self._runs):
             if run.shown.outcome == "failed":

@@ -33,8 +33,8 @@ from agentcli.messages import Message, ToolSchema
 from agentcli.settings import MemorySettings
 
 _SMALLEST_WINDOW = 2_048
-_WORTH_TOKENS = 32_000
-_WORTH_SHARE = 4
+_LEAVE_ALONE_BELOW_TOKENS = 32_000
+_LEAVE_ALONE_BELOW_SHARE = 4
 """A prompt below this, or below a quarter of the window, is left alone while it fits: the saving
 would not be worth the forgetting."""
 _FULL = 0.95
@@ -274,7 +274,7 @@ class Memory:
             return _NOT_DUE
         context = self._context()
         target, high_water = self._target(tokens), int(context * self.settings.high_water)
-        worth = max(_WORTH_TOKENS, context // _WORTH_SHARE)
+        worth = max(_LEAVE_ALONE_BELOW_TOKENS, context // _LEAVE_ALONE_BELOW_SHARE)
         least = min(worth, high_water) if self._is_cost_aware else 0
         if tokens <= max(target, least):
             return _NOT_DUE

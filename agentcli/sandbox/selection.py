@@ -24,7 +24,7 @@ BUBBLEWRAP = "bubblewrap"
 NO_LAYER = "none"
 _LAYERS = ("bubblewrap", "landlock", "seatbelt")
 _PROGRAMS = {"bubblewrap": "bwrap", "seatbelt": "sandbox-exec"}
-_OF_THE_LOADER = re.compile(r"LD_\w+|GCONV_PATH|LOCPATH|NLSPATH|GLIBC_TUNABLES|MALLOC_\w+")
+_LOADER_VARIABLES = re.compile(r"LD_\w+|GCONV_PATH|LOCPATH|NLSPATH|GLIBC_TUNABLES|MALLOC_\w+")
 _PROBE_LIMIT_S = 10
 _CACHE_FILE = "sandbox.json"
 _REMEDIES = {
@@ -78,7 +78,7 @@ class SpawnOptions:
         if not self.sets_variables:
             return (*self.prefix, *command), whole
         program, *options = self.prefix
-        inner = {name: whole.pop(name) for name in list(whole) if _OF_THE_LOADER.fullmatch(name)}
+        inner = {name: whole.pop(name) for name in list(whole) if _LOADER_VARIABLES.fullmatch(name)}
         setting = (word for item in inner.items() for word in ("--setenv", *item))
         return (program, *setting, *options, *command), whole
 

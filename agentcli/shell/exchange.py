@@ -304,8 +304,10 @@ def _spare_readers(terminal: Terminal, leader: ProcessHandle | None) -> bool:
     if leader is None or DROP_REST is None or _is_group_of(leader, terminal.foreground()):
         return False
     members = terminal.foreground_processes()
-    readers = processes.readers(members)
-    if not readers or readers.issuperset(members) or not processes.catches(leader.pid, DROP_REST):
+    readers = processes.pipe_readers(members)
+    if not readers or readers.issuperset(members):
+        return False
+    if not processes.has_handler(leader.pid, DROP_REST):
         return False
     leader.send(DROP_REST)
     processes.send((each for each in members if each not in readers), signal.SIGINT)

@@ -144,7 +144,7 @@ class Terminal:
 
     def foreground_processes(self) -> list[ProcessStat]:
         group = self.foreground()
-        return [] if group is None or not self.alive else processes.members(group, self.pid)
+        return [] if group is None or not self.alive else processes.group_members(group, self.pid)
 
     def foreground_leader(self) -> ProcessHandle | None:
         group = self.foreground()

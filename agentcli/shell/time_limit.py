@@ -29,7 +29,7 @@ def running_programs(foreground: Collection[ProcessStat], leader: int) -> list[s
     work."""
     if any(each.pid == leader for each in foreground):
         return []
-    readers = processes.readers(foreground)
+    readers = processes.pipe_readers(foreground)
     found = [each for each in foreground if each not in readers]
     found.sort(key=lambda each: (each.started, each.pid))
     newest = [each for each in found[1:] if each.parent in {other.pid for other in found}][-1:]

@@ -169,14 +169,14 @@ def all_processes() -> Iterator[ProcessStat]:
             yield found
 
 
-def members(group: int, session: int) -> list[ProcessStat]:
+def group_members(group: int, session: int) -> list[ProcessStat]:
     """Return the living processes of `group`, if it belongs to `session`. A process is born into a
     session or starts its own; it can't choose another."""
     found = (p for p in all_processes() if p.group == group and p.session == session)
     return [process for process in found if not process.over]
 
 
-def catches(pid: int, signum: int) -> bool:
+def has_handler(pid: int, signum: int) -> bool:
     """Return whether `pid` has a handler for the signal; False if the system does not say."""
     caught = _status(pid, b"SigCgt")
     return bool(caught) and bool(int(caught[0], 16) >> (signum - 1) & 1)
@@ -189,7 +189,7 @@ def command_line(pid: int) -> str:
     return shlex.join(word.decode("utf-8", "replace") for word in words)
 
 
-def readers(found: Collection[ProcessStat]) -> set[ProcessStat]:
+def pipe_readers(found: Collection[ProcessStat]) -> set[ProcessStat]:
     """Return those in `found` whose stdin is a pipe from another's stdout or stderr."""
     pipes = {each: [_pipe(each.pid, descriptor) for descriptor in range(3)] for each in found}
     return {
@@ -264,17 +264,18 @@ def _status(pid: int, name: bytes) -> list[bytes]:
     return rest.partition(b"\n")[0].split()
 
 
-def marked(entry: str) -> list[ProcessStat]:
+def with_environment(entry: str) -> list[ProcessStat]:
     """Return the processes started with `entry` ("NAME=value") in their environment."""
     found = []
     for pid in _numbers("/proc"):
         # Checked before and after, because the pid may be reused in between.
-        if _is_marked(pid, entry) and (process := process_stat(pid)) and _is_marked(pid, entry):
+        process = process_stat(pid) if _has_environment(pid, entry) else None
+        if process and _has_environment(pid, entry):
             found.append(process)
     return found
 
 
-def _is_marked(pid: int, entry: str) -> bool:
+def _has_environment(pid: int, entry: str) -> bool:
     environment = _read(f"/proc/{pid}/environ")
     return environment is not None and b"\0%b\0" % entry.encode() in b"\0%b\0" % environment
 
@@ -290,7 +291,7 @@ def send(processes: Iterable[ProcessStat], signum: signal.Signals) -> None:
 def send_group(group: int, session: int, signum: signal.Signals) -> None:
     """Signal the members of `group`, if it belongs to `session`."""
     if _has_proc():
-        send(members(group, session), signum)
+        send(group_members(group, session), signum)
         return
     with contextlib.suppress(ProcessLookupError, PermissionError):
         if group > 1 and os.getsid(group) == session != os.getsid(0):
@@ -311,7 +312,7 @@ def end_tree(root: ProcessStat, ladder: Sequence[tuple[signal.Signals, float]]) 
             family |= left
             if new := left - told:
                 sent = signum
-                _tell(new, root, signum)
+                _signal(new, root, signum)
                 told |= new
             if time.monotonic() >= deadline:
                 break
@@ -333,7 +334,7 @@ def _left_of(family: set[ProcessStat]) -> set[ProcessStat]:
     return left | {process for process in below if not process.over}
 
 
-def _tell(processes: set[ProcessStat], root: ProcessStat, signum: signal.Signals) -> None:
+def _signal(processes: set[ProcessStat], root: ProcessStat, signum: signal.Signals) -> None:
     if _has_proc():
         send(processes, signum)
     else:
@@ -343,17 +344,17 @@ def _tell(processes: set[ProcessStat], root: ProcessStat, signum: signal.Signals
 def kill_marked(entry: str) -> None:
     """SIGKILL all `marked` processes except ourselves and our ancestors, repeatedly, because they
     may fork meanwhile."""
-    spared = _own_line()
+    spared = _self_and_ancestors()
     killed: set[ProcessStat] = set()
     for _ in range(_KILL_ROUNDS):
-        found = [p for p in marked(entry) if p not in killed and p.pid not in spared]
+        found = [p for p in with_environment(entry) if p not in killed and p.pid not in spared]
         if not found:
             break
         send(found, signal.SIGKILL)
         killed.update(found)
 
 
-def _own_line() -> set[int]:
+def _self_and_ancestors() -> set[int]:
     """Return the pids of our process and its ancestors."""
     line = {0, 1}
     pid = os.getpid()

@@ -222,7 +222,9 @@ def test_children_count():
 
 def test_the_check_of_the_person_counts_as_tests():
     log = begun().edit("a.py")
-    log.add(RequirementJudgedObservation(requirement="check", met=True, command="./ok", exit_code=0))
+    log.add(
+        RequirementJudgedObservation(requirement="check", met=True, command="./ok", exit_code=0)
+    )
     found = log.end("a.py")
     assert (found.status, found.newest.runner) == ("passed", "check")
 

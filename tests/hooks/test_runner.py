@@ -77,7 +77,7 @@ def test_one_that_can_not_be_watched_is_ended(contained, tmp_path, monkeypatch):
     found = run(runner, "sleep 1000")
     assert found.exit_code is None
     assert "could not be watched: [Errno 24] Too many open files" in found.fault
-    assert not processes.await_end(processes.marked(f"OF={tmp_path}"), 20)
+    assert not processes.await_end(processes.with_environment(f"OF={tmp_path}"), 20)
 
 
 def test_a_folder_that_is_gone_is_no_answer(contained):

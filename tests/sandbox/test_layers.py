@@ -327,11 +327,11 @@ def test_nothing_survives_the_agent(tmp_path):
     )
     assert agent.stdout is not None
     entry = f"{processes.ENVIRONMENT_MARK}={agent.stdout.readline().strip()}"
-    until(lambda: len(processes.marked(entry)) >= 5)
+    until(lambda: len(processes.with_environment(entry)) >= 5)
     agent.send_signal(signal.SIGKILL)
     agent.wait()
     agent.stdout.close()
-    until(lambda: not processes.marked(entry))
+    until(lambda: not processes.with_environment(entry))
 
 
 @needs_layers

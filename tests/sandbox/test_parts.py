@@ -171,7 +171,9 @@ def test_secrets_that_are_there_are_hidden(tmp_path, environ):
         os.close(folder)
         state = tmp_path / "state"
         environ["SSH_AUTH_SOCK"] = str(agent)
-        result = found(tmp_path / "work", environ, agent_files=[state], readable=[state / "outputs"])
+        result = found(
+            tmp_path / "work", environ, agent_files=[state], readable=[state / "outputs"]
+        )
     assert {home / ".ssh", home / ".netrc", agent, state} <= set(result.hidden)
     assert home / ".aws" in result.hidden, "it may come while the session runs"
     assert result.may_read(state / "outputs/x")

@@ -44,7 +44,7 @@ def test_a_hook_that_was_just_started_is_ended(tmp_path: Path, struck) -> None:
     struck(subprocess.Popen)
     with pytest.raises(TurnInterrupted):
         runner("setsid sleep 1000 & sleep 1000", b"", 60, lambda: None)
-    until(lambda: not processes.marked(f"TEST_MARK={tmp_path}"))
+    until(lambda: not processes.with_environment(f"TEST_MARK={tmp_path}"))
     assert runner("echo on", b"", 60, lambda: None).stdout == "on"
 
 
@@ -54,7 +54,7 @@ def test_a_shell_that_was_just_started_is_used_by_the_next_command(shell: Shell,
     with pytest.raises(TurnInterrupted):
         shell.run("true")
     mark = f"{processes.ENVIRONMENT_MARK}={shell.identity}"
-    [running] = processes.marked(mark)
+    [running] = processes.with_environment(mark)
     assert shell.run("echo on").output == "on\n"
     assert shell.run("true").pid == running.pid
 
@@ -68,9 +68,9 @@ def test_a_shell_with_more_rights_is_ended(shell: Shell, struck) -> None:
         struck(kind)
         with pytest.raises(TurnInterrupted):
             shell.run_wider("true", around())
-        assert [process.pid for process in processes.marked(mark)] == [kept]
+        assert [process.pid for process in processes.with_environment(mark)] == [kept]
     assert shell.run_wider("echo on", around()).output == "on\n"
-    assert [process.pid for process in processes.marked(mark)] == [kept]
+    assert [process.pid for process in processes.with_environment(mark)] == [kept]
 
 
 @needs_proc
@@ -82,4 +82,4 @@ def test_an_interpreter_that_was_just_started_is_used_by_the_next_cell(
         python.run("1")
     assert python.run("x = 1").output == ""
     mark = f"{processes.ENVIRONMENT_MARK}={python.identity}"
-    assert len(processes.marked(mark)) == 1
+    assert len(processes.with_environment(mark)) == 1

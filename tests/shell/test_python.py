@@ -236,7 +236,7 @@ def test_close_leaves_no_process_behind(tmp_path: Path) -> None:
     mark = python.run("import os; print(os.environ['AGENT_SHELL_ID'])").output.strip()
     python.close()
     entry = f"{processes.ENVIRONMENT_MARK}={mark}"
-    until(lambda: not processes.marked(entry))
+    until(lambda: not processes.with_environment(entry))
     assert list((tmp_path / "scratch").iterdir()) == []
 
 

@@ -206,9 +206,9 @@ def test_close_leaves_no_process_behind(tmp_path: Path) -> None:
     shell.run("setsid sleep 1000 & nohup sleep 1000 & (sleep 1000 &)")
     shell.run_in_background("sleep 1000 & setsid sleep 1000")
     entry = f"{processes.ENVIRONMENT_MARK}={shell.identity}"
-    until(lambda: len(processes.marked(entry)) >= 6)
+    until(lambda: len(processes.with_environment(entry)) >= 6)
     shell.close()
-    until(lambda: not processes.marked(entry))
+    until(lambda: not processes.with_environment(entry))
     assert list((tmp_path / "scratch").iterdir()) == []
 
 

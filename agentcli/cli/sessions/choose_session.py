@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from agentcli.cli.places import home, tilde_path
-from agentcli.cli.sessions.rows import session_row, when_and_how
+from agentcli.cli.sessions.rows import session_facts, session_row
 from agentcli.errors import NothingChosen, SessionError, UsageError
 from agentcli.events import Event, Source
 from agentcli.events.actions import MessageAction, RewindAction
@@ -51,7 +51,7 @@ def choose_session(
             with_place=workspace is None,
             needs_message=not can_wait and _is_over(each),
         )
-        for each, facts in zip(found, when_and_how(found), strict=True)
+        for each, facts in zip(found, session_facts(found), strict=True)
     ]
     picked = pick(question, choices, preview)
     if picked is None:

@@ -38,7 +38,7 @@ Against = Annotated[
 
 
 @dataclass(frozen=True)
-class Past:
+class PastAction:
     """An action of a past session that could change something, with the user's decision. `answer`
     is allow or deny, "" if nobody was asked; `grant` is the rule that the user gave with it.
     `risk` is what the question said. `left_sandbox`: it ran outside the session's sandbox."""
@@ -93,7 +93,7 @@ def _effect_of_tool(name: str) -> str:
     return tool.effect if tool else Effect.EXECUTE
 
 
-def past_actions(against: list[str] | None) -> Iterator[Past]:
+def past_actions(against: list[str] | None) -> Iterator[PastAction]:
     for folder in _folders(against or ["all"]):
         try:
             record = read_session(folder)
@@ -104,7 +104,7 @@ def past_actions(against: list[str] | None) -> Iterator[Past]:
         yield from _of_session(folder.name, workspace, record.events)
 
 
-def _of_session(name: str, workspace: Path, events: Sequence[Event]) -> Iterator[Past]:
+def _of_session(name: str, workspace: Path, events: Sequence[Event]) -> Iterator[PastAction]:
     asked, answers = _decisions(events, "policy"), _decisions(events, "user")
     sandboxed = False
     for event in events:
@@ -113,7 +113,7 @@ def _of_session(name: str, workspace: Path, events: Sequence[Event]) -> Iterator
         if not isinstance(event, Action) or not _could_change(event):
             continue
         question, answer = asked.get(event.id), answers.get(event.id)
-        yield Past(
+        yield PastAction(
             session=name,
             workspace=workspace,
             action=event,

@@ -23,7 +23,7 @@ _LONG_AGO_DAYS = 30
 _STYLES: dict[str, Style] = {"failed": "red", "finished": "green"}
 
 
-def when_and_how(found: Sequence[FoundSession], *, with_id: bool = False) -> list[Line]:
+def session_facts(found: Sequence[FoundSession], *, with_id: bool = False) -> list[Line]:
     """Return when each session was last used, how it ended, what it used; `with_id` adds its id."""
     users = library_of(home()).holders([each.folder.name for each in found])
     rows = [
@@ -49,14 +49,14 @@ def session_row(
     )
 
 
-def how_it_stands(state: State, user: Holder | None) -> str:
+def status_text(state: State, user: Holder | None) -> str:
     """Return who is using the session, or how it ended."""
     return f"in use by {user.pid}" if user else how_it_ended(state.agent_state, state.exit_code)
 
 
 def _facts(found: FoundSession, user: Holder | None) -> list[Span]:
     state = found.state
-    stands = how_it_stands(state, user)
+    stands = status_text(state, user)
     return [
         Span(age(updated_at(found.folder, state)), "dim"),
         Span(stands, "yellow" if user else _STYLES.get(stands, "")),

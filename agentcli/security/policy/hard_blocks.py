@@ -48,7 +48,7 @@ _DISKS = re.compile(
 _RAW_ACCESS = {Path("/proc/sysrq-trigger"), Path("/proc/kcore")}
 _GIT_HEART = ("", "config", "HEAD", "objects", "refs", "packed-refs")
 _FORMATTING = re.compile(r"mkfs(?:\..+)?|mke2fs|mkswap|wipefs|blkdiscard|newfs(?:_.+)?")
-_DESCRIBES_ITSELF = {"--help", "--version", "-V", "-h"}
+_HELP_FLAGS = {"--help", "--version", "-V", "-h"}
 _STOPPING = {"shutdown", "reboot", "halt", "poweroff"}
 _STOPPING_UNITS = {
     *("poweroff", "reboot", "halt", "kexec", "soft-reboot", "suspend", "hibernate"),
@@ -205,7 +205,7 @@ class HardBlocks:
 
     def _stops(self, words: Words, text: str) -> str:
         name, given = system_command_name(words), {word for word in words[1:] if word is not None}
-        if given & _DESCRIBES_ITSELF and len(given) == 1:
+        if given & _HELP_FLAGS and len(given) == 1:
             return ""
         stops = name in _STOPPING and not (name == "shutdown" and "-c" in given)
         stops |= name in ("init", "telinit") and bool(given & {"0", "1", "6", "s", "S"})

@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterator, Sequence
 
 from agentcli.cli.options import Json
-from agentcli.cli.sessions.past_actions import Against, Past, past_actions, policy_of
+from agentcli.cli.sessions.past_actions import Against, PastAction, past_actions, policy_of
 from agentcli.security.policy.policy import Policy
 from agentcli.security.policy.rule import Rule
 from agentcli.security.policy.rules import parse_grants, split_grants
@@ -33,7 +33,7 @@ def suggest(against: Against = None, as_json: Json = False) -> None:
     _print_suggestion(chosen, len(approved), len(covered), len(approved) - len(wanted))
 
 
-def _rules_for(wanted: Sequence[Past]) -> Iterator[str]:
+def _rules_for(wanted: Sequence[PastAction]) -> Iterator[str]:
     """Yield the rules that a user gave with an approval, or would have been offered."""
     for each in wanted:
         grant = each.grant
@@ -42,7 +42,9 @@ def _rules_for(wanted: Sequence[Past]) -> Iterator[str]:
         yield from split_grants(grant)
 
 
-def _safest(texts: list[str], wanted: Sequence[Past], unwanted: Sequence[Past]) -> list[str]:
+def _safest(
+    texts: list[str], wanted: Sequence[PastAction], unwanted: Sequence[PastAction]
+) -> list[str]:
     """Return the fewest of `texts` that allow as much of `wanted` as they can and nothing of
     `unwanted`. A rule that is dropped takes along those that covered nothing without it."""
     asked = [each for each in unwanted if not _allows((), each)]
@@ -66,7 +68,7 @@ def _print_suggestion(chosen: Sequence[str], approved: int, covered: int, risky:
         say_note(f"{risky} of high risk: no rule can cover those, they are always asked about")
 
 
-def _fewest(texts: list[str], approved: Sequence[Past]) -> list[str]:
+def _fewest(texts: list[str], approved: Sequence[PastAction]) -> list[str]:
     """Drop the rules that the others make redundant, the narrowest first."""
     needed = [each for each in approved if _allows(_as_rules(texts), each)]
     for text in sorted(texts, key=len, reverse=True):
@@ -80,16 +82,16 @@ def _as_rules(texts: Sequence[str]) -> tuple[Rule, ...]:
     return parse_grants("; ".join(texts))
 
 
-def _helps(text: str, texts: Sequence[str], refused: Past) -> bool:
+def _helps(text: str, texts: Sequence[str], refused: PastAction) -> bool:
     """Return whether dropping the rule `text` keeps the others from allowing what was refused."""
     return not _allows(_as_rules([other for other in texts if other != text]), refused)
 
 
-def _allows(rules: tuple[Rule, ...], past: Past) -> bool:
+def _allows(rules: tuple[Rule, ...], past: PastAction) -> bool:
     return _policy(rules, past).decide(past.action, ()).decision == "allow"
 
 
-def _policy(rules: tuple[Rule, ...], past: Past) -> Policy:
+def _policy(rules: tuple[Rule, ...], past: PastAction) -> Policy:
     return policy_of(rules, past.workspace, contained=past.left_sandbox)
 
 

@@ -20,11 +20,11 @@ from agentcli.cli.options import Everywhere, Json, NoPager, option
 from agentcli.cli.pager import paged
 from agentcli.cli.places import here, home
 from agentcli.cli.sessions.rows import (
-    how_it_stands,
     label,
     session_as_dict,
+    session_facts,
     session_row,
-    when_and_how,
+    status_text,
 )
 from agentcli.cli.sessions.upkeep import clean_up_interrupted_work
 from agentcli.sessions.library import library_of
@@ -81,7 +81,7 @@ def _below(tree: SessionTree, session_id: str) -> Iterator[tuple[Path, State]]:
 def _print_table(found: list[tuple[Path, State]], everywhere: bool) -> None:
     screen = Screen(sys.stdout, live=False)
     sessions = [FoundSession(folder, state) for folder, state in found]
-    for each, facts in zip(sessions, when_and_how(sessions, with_id=True), strict=True):
+    for each, facts in zip(sessions, session_facts(sessions, with_id=True), strict=True):
         line = session_row(each, facts, with_place=everywhere)
         screen.put("note", [choice_row(line, screen.width)])
     screen.flush()
@@ -91,7 +91,7 @@ def _plain_row(folder: Path, state: State, user: Holder | None, everywhere: bool
     when = f"{updated_at(folder, state).astimezone():%Y-%m-%d %H:%M}"
     where = f"  {printable(state.workspace, multiline=False)}" if everywhere else ""
     cost = f"${state.cost_usd:.2f}" if state.cost_usd is not None else "$?"
-    facts = f"{folder.name}  {when}  {how_it_stands(state, user):<15} {cost:>8}"
+    facts = f"{folder.name}  {when}  {status_text(state, user):<15} {cost:>8}"
     return f"{facts}{where}  {label(state)}"
 
 
