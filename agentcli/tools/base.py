@@ -184,4 +184,4 @@ class Tool(Generic[A]):
 def _parameters(arguments: type[BaseModel]) -> dict[str, Any]:
     schema = arguments.model_json_schema()
     schema.pop("description", None)  # The tool has it already.
-    return parameters(schema)
+    return parameters(schema, terse=True)

@@ -16,12 +16,13 @@ _NOT_AT_TOP = ("anyOf", "oneOf", "allOf", "not", "enum")
 """Keys that providers refuse at the top level of a tool's parameters."""
 
 
-def parameters(schema: Mapping[str, Any]) -> dict[str, Any]:
+def parameters(schema: Mapping[str, Any], *, terse: bool = False) -> dict[str, Any]:
     """Return `schema` with its references resolved, and without what tells a model nothing. One
-    that gets too large is replaced by one that allows anything."""
+    that gets too large is replaced by one that allows anything. A `terse` one does not say which
+    arguments there are not, nor defaults that only say that an argument may be left out."""
     anything = {"type": "object", "properties": {}}
     try:
-        found = _Simplifier(schema).simplified(dict(schema), 0)
+        found = _Simplifier(schema, terse=terse).simplified(dict(schema), 0)
     except _TooLarge:
         return anything
     result = {key: value for key, value in found.items() if key not in _NOT_AT_TOP}
@@ -40,7 +41,8 @@ class _TooLarge(Exception):
 
 
 class _Simplifier:
-    def __init__(self, schema: Mapping[str, Any]) -> None:
+    def __init__(self, schema: Mapping[str, Any], *, terse: bool) -> None:
+        self._terse = terse
         self._definitions = {**_table(schema, "definitions"), **_table(schema, "$defs")}
         self._left = MOST_CHARS
 
@@ -66,7 +68,7 @@ class _Simplifier:
             if key == "properties" and isinstance(value, dict)
             else self.simplified(value, depth + 1)
             for key, value in node.items()
-            if not _tells_nothing(key, value)
+            if key not in _LEFT_OUT and not (self._terse and _is_of_course(key, value))
         }
 
 
@@ -80,8 +82,6 @@ def _without_null(node: dict[str, Any]) -> dict[str, Any]:
     return node
 
 
-def _tells_nothing(key: str, value: object) -> bool:
-    """Whether a member is of no use to a model, such as a default which only says that the argument
-    may be left out."""
+def _is_of_course(key: str, value: object) -> bool:
     says_optional = key == "default" and (not value or value == ".")
-    return key in _LEFT_OUT or says_optional or (key == "additionalProperties" and value is False)
+    return says_optional or (key == "additionalProperties" and value is False)

@@ -47,3 +47,17 @@ def test_what_may_be_null_may_be_left_out():
         "since": {"type": "string", "description": "when"},
         "either": either,
     }
+
+
+def test_a_server_decides_what_is_said_of_defaults_and_other_arguments():
+    deep = {"type": "boolean", "default": False}
+    schema = {
+        "type": "object",
+        "properties": {"deep": deep, "path": {"type": "string", "default": "."}},
+        "additionalProperties": False,
+    }
+    assert parameters(schema) == schema
+    assert parameters(schema, terse=True) == {
+        "type": "object",
+        "properties": {"deep": {"type": "boolean"}, "path": {"type": "string"}},
+    }
