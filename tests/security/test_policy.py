@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -214,6 +215,23 @@ def test_without_a_sandbox_commands_that_name_hidden_files_are_asked(world, comm
     assert world.decide(
         run(f"make && {command}"), "allow bash(make)", contained=False
     ).decision == ("ask")
+
+
+def test_without_a_sandbox_commands_that_name_a_place_no_one_can_resolve_are_asked(
+    world, monkeypatch
+):
+    (world.workspace / "root").symlink_to("/")
+    readlink = os.readlink
+
+    def refused(path, **options):
+        if str(path).endswith("/root"):
+            raise PermissionError(13, "Permission denied", path)
+        return readlink(path, **options)
+
+    monkeypatch.setattr(os, "readlink", refused)
+    for command in ("cat root/x", "ls root", "cat < root/x", "cat root/*"):
+        assert world.decide(run(command), contained=False).decision == "ask", command
+    assert world.decide(run("cat src/x"), contained=False).decision == "allow"
 
 
 def test_deny_comes_before_ask_and_ask_before_allow(world):
