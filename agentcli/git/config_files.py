@@ -63,15 +63,17 @@ def parse(data: bytes) -> list[Setting] | None:
 
 def _value_of(written: str) -> str:
     """Return a value as git understands it: without quotes, and without blanks at its ends."""
-    value, blanks = "", 0
+    value: list[str] = []
+    blanks = 0
     for part in _PART_OF_VALUE.findall(written):
         if part in (" ", "\t", "\r"):
             blanks += bool(value)
         else:
             plain = part[1:-1] if part.startswith('"') else part
             plain = re.sub(r"\\(.)", lambda escape: _ESCAPES[escape[1]], plain, flags=re.DOTALL)
-            value, blanks = value + " " * blanks + plain, 0
-    return value
+            value += filter(None, (" " * blanks, plain))
+            blanks = 0
+    return "".join(value)
 
 
 # --- harmless settings --------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import time
 
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -116,3 +117,11 @@ def test_where_work_is_sent_stays():
     assert not adds_only_harmless([*mine, new], mine)
     branch = Setting("branch.topic.remote", "origin")
     assert adds_only_harmless([*mine, branch], mine)
+
+
+def test_a_value_of_very_many_words_is_read_at_once():
+    words = b"a " * 250_000
+    start = time.process_time()
+    found = parse(b"[core]\nx = " + words)
+    assert found == [Setting("core.x", words.decode().strip())]
+    assert time.process_time() - start < 5
