@@ -6,13 +6,18 @@ import itertools
 import os
 import random
 import subprocess
+import time
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from agentcli.security.commands.read_only import is_read_only
+from agentcli.security.commands.effects import effects
+from agentcli.security.commands.script import SimpleCommand
 from agentcli.security.commands.shell_parse import parse_script
+from agentcli.security.commands.shell_paths import Expander
+from agentcli.security.commands.shell_words import tokens, without_quoted
 from tests.security.corpus import NEVER_ALLOWED, NOT_READ_ONLY, READ_ONLY
 from tests.security.scripts import MARKERS, make_script
 from tests.tables import each_row
@@ -195,3 +200,19 @@ def test_what_is_made_to_be_slow_or_deep_is_read_or_refused(text):
     script = parse_script(text)
     assert script.commands or script.unclear
     assert not is_read_only(text)
+
+
+@each_row("opening", ["{", "[", "a{,"])
+def test_very_many_openings_are_told_from_words_at_once(opening):
+    text = opening * 50_000
+    start = time.process_time()
+    assert len(tokens(text) or ()) == 1
+    assert without_quoted(text) == text
+    assert time.process_time() - start < 5
+
+
+def test_very_many_folders_of_a_search_are_judged_at_once():
+    command = SimpleCommand(("find", *["a"] * 8_000, "-delete"), written="find")
+    start = time.process_time()
+    assert len(list(effects(command, Expander("/tmp", "/root")))) >= 8_000
+    assert time.process_time() - start < 8

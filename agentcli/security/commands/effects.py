@@ -254,6 +254,7 @@ def _found(words: Words, here: Expander) -> Iterator[tuple[Target, bool]]:
         if word is not None and word.startswith(("-", "(", "!")):
             break
         roots.append(word)
+    selects = _selects(words)
     for root in roots or ["."]:
         for target in here.targets(root, ()):
-            yield target, _selects(words)
+            yield target, selects

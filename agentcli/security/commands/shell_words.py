@@ -86,8 +86,14 @@ def parts(raw: str) -> Iterator[Part]:
     """Yield the parts of a word, which is written as in a script."""
     at = 0
     while at < len(raw):
-        found, at = _unit(raw, at)
+        found, end = _unit(raw, at)
+        # Only here, because looking ahead at each of very many openings takes long.
+        if (raw[at] == "{" and not _expands_braces(raw, at)) or (
+            raw[at] == "[" and raw.find("]", at) < 0
+        ):
+            found = (Part("plain", raw[at]),)
         yield from found
+        at = end
 
 
 def without_quoted(text: str) -> str:
@@ -121,7 +127,7 @@ def _line_end(text: str, at: int) -> int:
 
 
 def _unit(raw: str, at: int) -> _Unit:
-    """Return what begins at `at`."""
+    """Return what begins at `at`; an opening bracket or brace may be a plain one after all."""
     if run := _PLAIN.match(raw, at):
         return (Part("plain", run[0]),), run.end()
     character = raw[at]
@@ -139,12 +145,10 @@ def _unit(raw: str, at: int) -> _Unit:
             return _ansi_quoted(raw, at)
         case "$" | "`":
             return _expansion(raw, at)
-        case "*" | "?":
+        case "*" | "?" | "[":
             return (Part("glob", character),), at + 1
-        case "[":
-            return (Part("glob" if raw.find("]", at) > 0 else "plain", character),), at + 1
         case "{":
-            return (Part("brace" if _expands_braces(raw, at) else "plain", character),), at + 1
+            return (Part("brace", character),), at + 1
         case "!" if not _HISTORY.match(raw, at):
             return (Part("plain", character),), at + 1
     return (Part("unclear", character),), at + 1
