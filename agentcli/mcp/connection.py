@@ -69,9 +69,8 @@ class Connection:
         """Keep the connection from start to end; whatever goes wrong is in `why_not`."""
         try:
             await self._connected()
-        except (ExceptionGroup, ImportError, OSError, ValueError) as error:
-            # Task groups of the SDK and of the transports wrap what goes wrong inside in groups;
-            # the others are raised before that, by a program or a client that can't be started.
+        except Exception as error:
+            # This may be anything, such as a SubprocessError of a sandbox that can't be set up.
             self._fault = self._health.fault or _in_words(error)
         finally:
             self._session = None

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from subprocess import SubprocessError
+
+import anyio
 import pytest
 
+from agentcli.mcp.connection import Connection
+from agentcli.mcp.plan import HttpServer, ServerPlan
 from tests.mcp.conftest import records, results, told
 from tests.server import Call, Reply
 
@@ -35,6 +40,17 @@ def test_a_server_that_does_not_start_is_left_out(agent, serve, server, mode, sa
     assert f"the tool server bad is left out: {said}" in run.stderr
     assert f"the tool server bad is left out: {said}" in told(model, 0)
     assert results(agent)[0]["content"] == "all the same"
+
+
+def test_whatever_goes_wrong_at_the_start_is_told(monkeypatch, tmp_path):
+    def refuse(*_: object) -> None:
+        raise SubprocessError("no sandbox")
+
+    monkeypatch.setattr("agentcli.mcp.connection.http_streams", refuse)
+    connection = Connection(ServerPlan("bad", HttpServer("http://127.0.0.1/")), tmp_path)
+    anyio.run(connection.run)
+    assert connection.settled.is_set()
+    assert connection.why_not == "it violated the protocol (SubprocessError)"
 
 
 def test_a_server_that_fails_in_a_call_is_started_once_more(agent, serve, server):
