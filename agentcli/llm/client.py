@@ -50,6 +50,7 @@ class ModelClient:
     with_new_key: Callable[[], WireProtocol | None] = lambda: None
     _connecting: threading.Thread | None = field(default=None, init=False)
     _connect_error: BaseException | None = field(default=None, init=False)
+    _prices_loaded: bool = field(default=False, init=False)
 
     def warm_up(self) -> None:
         """Connect in the background, so that the SDK loads while other things are prepared."""
@@ -160,8 +161,10 @@ class ModelClient:
             try:
                 item = inbox.get(timeout=_TICK_S)
             except queue.Empty:
-                # This loads the prices while nobody waits for them.
-                self.catalog.cost(self.model, Usage())
+                if not self._prices_loaded:
+                    # Nobody waits for them now.
+                    self._prices_loaded = True
+                    self.catalog.cost(self.model, Usage())
                 if time.monotonic() > deadline:
                     raise _Stalled(
                         LLMErrorKind.STALLED, f"the model sent nothing for {limit:.0f} s"
