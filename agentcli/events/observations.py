@@ -8,9 +8,6 @@ from typing import Any, Literal
 from agentcli.events.approval import Scope
 from agentcli.events.base import Observation, Risk, Value
 
-SLACK_CHARS = 3_000
-"""A content that is longer than its limit by less than this is not cut: a note about the cut and a
-call for the rest would cost more."""
 FOREIGN_PREFIX = "elsewhere:"
 """Prefix of an imported session's workspace: its path is no folder on this machine."""
 
@@ -362,8 +359,8 @@ class HookObservation(Observation, kind="hook"):
     @property
     def message(self) -> str:
         outcome = "blocked" if self.blocked else f"exit {self.exit_code}"
-        said = self.content.strip().split("\n", 1)[0][:160]
-        return f"hook {self.event} {outcome}" + (f": {said}" if said else "")
+        said = self.content.strip().splitlines()[:1]
+        return ": ".join([f"hook {self.event} {outcome}", *(line[:160] for line in said)])
 
 
 class ReplyDiscardedObservation(Observation, kind="reply_discarded"):

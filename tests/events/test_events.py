@@ -9,7 +9,7 @@ from hypothesis import given, settings
 
 from agentcli.events import OpaqueEvent, event_from_dict, event_to_dict
 from agentcli.events.actions import CmdRunAction
-from agentcli.events.observations import CmdOutputObservation
+from agentcli.events.observations import CmdOutputObservation, HookObservation
 from tests.strategies import EVENT_CLASSES, events
 
 
@@ -35,6 +35,13 @@ def test_an_action_has_args_and_an_observation_content_and_extras():
     observation = event_to_dict(CmdOutputObservation(id=4, content="a", command="ls", cause=3))
     assert (observation["observation"], observation["content"]) == ("run", "a")
     assert observation["extras"] == {"command": "ls"}
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r", "\u2028"])
+def test_of_a_hook_people_are_told_the_first_line(end):
+    said = HookObservation(event="Stop", command="x", exit_code=1, content=f" a{end}b\n")
+    assert said.message == "hook Stop exit 1: a"
+    assert said.model_copy(update={"content": end}).message == "hook Stop exit 1"
 
 
 @pytest.mark.parametrize(
