@@ -6,10 +6,13 @@ Nothing here knows about wire formats, events or tools; any other module may imp
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import astuple, dataclass, fields
+from dataclasses import dataclass, fields
 from enum import StrEnum
-from operator import add
 from typing import Any
+
+SLACK_CHARS = 3_000
+"""A text that is longer than its limit by less than this is not cut: a note about the cut and a
+call for the rest would cost more."""
 
 
 class Role(StrEnum):
@@ -155,7 +158,13 @@ class Usage:
         return cls(*(int(counts.get(field.name) or 0) for field in fields(cls)))
 
     def __add__(self, other: Usage) -> Usage:
-        return Usage(*map(add, astuple(self), astuple(other)))
+        return Usage(
+            self.prompt_tokens + other.prompt_tokens,
+            self.completion_tokens + other.completion_tokens,
+            self.cache_read_tokens + other.cache_read_tokens,
+            self.cache_write_tokens + other.cache_write_tokens,
+            self.reasoning_tokens + other.reasoning_tokens,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,6 @@ from agentcli.events.actions import (
 )
 from agentcli.events.live import live
 from agentcli.events.observations import (
-    SLACK_CHARS,
     BrowserOutputObservation,
     CmdOutputObservation,
     DecisionObservation,
@@ -32,7 +31,7 @@ from agentcli.events.observations import (
     ToolResultObservation,
     UserRejectObservation,
 )
-from agentcli.messages import Message, ProviderData, ToolCall
+from agentcli.messages import SLACK_CHARS, Message, ProviderData, ToolCall
 
 MAX_OBSERVATION_CHARS = 30_000
 MAX_BOUNDED_CHARS = 120_000
