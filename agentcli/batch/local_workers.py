@@ -80,7 +80,7 @@ class LocalWorkers:
             yield from self._loss(process)
             return
         for line in lines:
-            report = Report.model_validate_json(line)
+            report = Report.of_line(line)
             if report.doing is None:
                 process.order = None
                 process.done += 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Self
@@ -153,4 +154,9 @@ class Report(_Value):
     store_lost: str = ""
 
     def as_line(self) -> str:
-        return self.model_dump_json(exclude_defaults=True)
+        """Return JSON, also for text that is not UTF-8, such as a patch of a file in Latin-1."""
+        return json.dumps(self.model_dump(mode="json", exclude_defaults=True))
+
+    @classmethod
+    def of_line(cls, line: bytes | bytearray) -> Self:
+        return cls.model_validate(json.loads(line))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from xml.etree import ElementTree
 
@@ -11,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentcli.batch.money import SharedBudget
+from agentcli.batch.task import Report, Result
 from tests.batch.tasks import play, results, task, write_tasks
 from tests.conftest import git
 from tests.emulated import Emulated
@@ -74,6 +76,12 @@ def test_each_task_is_done_once_in_a_copy_of_its_own(agent, repository, tmp_path
         "model_name_or_path": "openai-chat/gpt-5.5",
         "model_patch": one["patch"],
     }
+
+
+def test_a_report_may_name_a_file_whose_name_is_not_utf8():
+    error = os.fsdecode(b"th\xe9 can't be read")
+    report = Report(task_id="one", result=Result(id="one", status="error", error=error))
+    assert Report.of_line(report.as_line().encode()) == report
 
 
 @pytest.mark.parametrize(
@@ -230,7 +238,7 @@ def test_ctrl_c_leaves_what_can_be_gone_on_with(agent, tmp_path):
     with ModelServer(play=interrupted) as server:
         agent.use(server)
         terminals.append(Emulated([*agent.command, *arguments], agent.workspace, agent.environment))
-        terminals[0].until("the same command goes on with what is left")
+        terminals[0].until("run the same command again for what is left")
         terminals[0].close()
     with ModelServer(play=play) as server:
         done = agent.use(server)(*arguments)
