@@ -113,7 +113,7 @@ class Editor:
         except (ConnectionError, asyncio.CancelledError) as error:
             raise TurnInterrupted("the editor is gone", 141) from error
         except ValueError as error:
-            raise CannotAsk("the editor gave an answer that is none") from error
+            raise CannotAsk("the editor gave an invalid answer") from error
         finally:
             future.cancel()
 

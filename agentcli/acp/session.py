@@ -30,7 +30,7 @@ from agentcli.acp.worker import Worker
 from agentcli.agent.ending import Ending
 from agentcli.agent.loop import run_turn
 from agentcli.app.agent_builder import AgentBuilder
-from agentcli.app.builders import UserQuestions, builder_in
+from agentcli.app.builders import UserQuestions, load_builder
 from agentcli.app.configuration.config import require_unmanaged
 from agentcli.app.configuration.trust import Answer
 from agentcli.app.open_session import OpenSession
@@ -61,7 +61,7 @@ class SessionDefaults:
 
 def require_model(defaults: SessionDefaults) -> None:
     """Raise SetupNeeded if there is no model to use, ConfigError if the settings are wrong."""
-    builder, _ = builder_in(user_home(user_environ()), defaults.flags)
+    builder, _ = load_builder(user_home(user_environ()), defaults.flags)
     settings = builder.settings
     Roles.of(settings, builder.registry(), settings.model.name).chain("main").warm_up()
 
@@ -116,7 +116,7 @@ class EditorSession:
 
     def load(self, *, replay: bool) -> None:
         """Continue the session on disk; with `replay` the editor is sent its conversation. What a
-        killed process left open is recorded as such, and not done again."""
+        killed process left open is recorded as such, and not repeated."""
         self.builder = self._load(None)
         self._reopen(replay=replay)
 
@@ -289,7 +289,7 @@ class EditorSession:
             writable = [*flags.get("sandbox.writable", ()), *place.more_folders]
             flags["sandbox.writable"] = writable
         questions = UserQuestions(ask_trust, lambda settings: self._approver)
-        builder, notices = builder_in(place.workspace, flags, questions, interactive=True)
+        builder, notices = load_builder(place.workspace, flags, questions, interactive=True)
         self._notices = list(notices)
         settings = with_servers(builder.settings, place.servers, self._notices)
         return replace(builder, settings=settings)

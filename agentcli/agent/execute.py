@@ -39,7 +39,7 @@ def execute(agent: Agent, session: Session, actions: Sequence[Action]) -> None:
 
 
 def _carry_out(agent: Agent, session: Session, actions: Sequence[Action]) -> Iterator[Observation]:
-    """Run delegations by the children, tool calls by the tools; a batch never has both."""
+    """Run delegations by the children, tool calls by the tools; a group never has both."""
     delegated = [action for action in actions if isinstance(action, AgentDelegateAction)]
     if delegated and agent.children is not None:
         return agent.children.carry_out(delegated)

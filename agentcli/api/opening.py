@@ -11,7 +11,7 @@ from agentcli.api.earlier_events import earlier_conversation, record_earlier
 from agentcli.api.function_tools import as_tools
 from agentcli.api.options import Respond, SessionOptions
 from agentcli.app.agent_builder import AgentBuilder
-from agentcli.app.builders import NOBODY, UserQuestions, builder_in
+from agentcli.app.builders import NOBODY, UserQuestions, load_builder
 from agentcli.app.checks.requirement_spec import RequirementSpec, requirement_spec
 from agentcli.app.configuration.config import dotted
 from agentcli.app.configuration.places import resolve_workspace
@@ -58,7 +58,7 @@ def open_session(
     respond = options.get("fake_user_response_fn")
     stops = options.get("exit_on_message", False)
     answers = _Answers(options.get("approve"), respond)
-    builder, notices = builder_in(
+    builder, notices = load_builder(
         workspace,
         _values(options),
         answers.questions if answers.approve or answers.respond else NOBODY,

@@ -29,7 +29,7 @@ class UserQuestions:
 NOBODY = UserQuestions()
 
 
-def builder_in(
+def load_builder(
     workspace: Path,
     values: Mapping[str, Any] | None = None,
     questions: UserQuestions = NOBODY,

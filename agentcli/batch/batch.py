@@ -106,7 +106,7 @@ class Batch:
             return
         order = self._at_work.pop(report.task_id)
         if report.store_lost:
-            hint = "the same command goes on with what is left, once that is put right"
+            hint = "fix that, then run the same command again for what is left"
             raise SessionError(f"no session can be kept: {report.store_lost}", hint=hint)
         if report.lost:
             self._take_lost(order, report.lost)

@@ -17,7 +17,7 @@ from agentcli.agent.run_limits import MAX_BUDGET, MAX_TIME, MAX_TURNS
 from agentcli.api.resumable import last_state_change, open_for_task
 from agentcli.api.session import Session
 from agentcli.app.agent_builder import AgentBuilder
-from agentcli.app.builders import builder_in
+from agentcli.app.builders import load_builder
 from agentcli.app.checks.check import Check
 from agentcli.app.configuration.store import use_configured_store
 from agentcli.app.delegation.child_run import Follower
@@ -109,7 +109,7 @@ def _carried_out(order: Order, tell: Callable[[Activity], None]) -> Result:
         known = place.prepare(state_home(user_environ()))
         folder = known.session_folder
         values = {**order.values, **_budget_setting(order, folder)}
-        builder, _ = builder_in(place.workspace, values)
+        builder, _ = load_builder(place.workspace, values)
         try:
             _work(builder, folder, order, tell)
             # Made before the check: what that leaves behind is not the agent's work.

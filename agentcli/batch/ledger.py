@@ -39,7 +39,7 @@ class Ledger:
                 sync_names(self._path.parent)
         except OSError as error:
             told = f"{self._path} can't be written: {os_error_text(error)}"
-            raise SessionError(told, hint="then the same command goes on") from error
+            raise SessionError(told, hint="fix that, then run the same command again") from error
         self.results[result.id] = result
 
     def forget(self, task_ids: Iterable[str]) -> None:
@@ -63,7 +63,7 @@ class Ledger:
                 result = Result.model_validate(json.loads(line))
             except (ValueError, ValidationError) as error:
                 raise SessionError(
-                    f"{self._path}:{number}: it is no result", hint="take that line out"
+                    f"{self._path}:{number}: this line is not a result", hint="remove it"
                 ) from error
             self.results.setdefault(result.id, result)
         if torn:

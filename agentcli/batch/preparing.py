@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from agentcli.app.agent_builder import AgentBuilder
-from agentcli.app.builders import builder_in
+from agentcli.app.builders import load_builder
 from agentcli.batch.folders import BatchFolders
 from agentcli.batch.place import find_git, task_record
 from agentcli.batch.task import Order, Task
@@ -70,13 +70,13 @@ def _require_models(
     """Require that each model can be used, and return the settings for a task that sets none.
     Raises ConfigError."""
     limit = {} if total_usd is None else {"agent.max_budget_usd": total_usd}
-    usual, _ = builder_in(folders.out, values)
+    usual, _ = load_builder(folders.out, values)
     first = {each.task.model: each for each in reversed(listed)}
     for name in dict.fromkeys(each.task.model for each in listed):
         limits = [each.task.limits.max_budget_usd for each in listed if each.task.model == name]
         own = {"agent.max_budget_usd": max(filter(None, limits))} if any(limits) else {}
         wanted = {"model.name": name} if name else {}
-        builder, _ = builder_in(folders.out, {**values, **own, **limit, **wanted})
+        builder, _ = load_builder(folders.out, {**values, **own, **limit, **wanted})
         if name is not None:
             _require_model(builder, f"{file}:{first[name].line}: model")
         builder.prepare()

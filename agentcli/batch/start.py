@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agentcli.app.builders import builder_in
+from agentcli.app.builders import load_builder
 from agentcli.batch.batch import Batch, Watcher, Workers
 from agentcli.batch.cluster.workers import RayWorkers, require_reachable
 from agentcli.batch.folders import BatchFolders
@@ -107,7 +107,7 @@ def _note_spent(
     price that is needed for that is not known."""
     if wanted.budget_usd is None:
         return
-    settings = builder_in(folders.out, wanted.values)[0].settings
+    settings = load_builder(folders.out, wanted.values)[0].settings
     catalog = Catalog(settings.prices)
     for result in ledger.results.values():
         budget.note(result.id, result.spent_usd)

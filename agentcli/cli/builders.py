@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from agentcli.app.agent_builder import AgentBuilder
-from agentcli.app.builders import builder_in
+from agentcli.app.builders import load_builder
 from agentcli.app.configuration.config import parse_assignments
 from agentcli.cli.error_reporting import print_error
 from agentcli.cli.flags import Flags
@@ -26,7 +26,7 @@ def builder_for(
     """Return a builder with the settings in force in `workspace` and those of `flags`, by dotted
     key. Nobody is asked whether the folder is trusted. Raises ConfigError for wrong settings,
     unless there is `on_fault`, which then receives the error."""
-    return builder_in(workspace, flags, on_fault=on_fault)[0]
+    return load_builder(workspace, flags, on_fault=on_fault)[0]
 
 
 def given_settings(flags: Flags) -> dict[str, Any]:
@@ -35,7 +35,7 @@ def given_settings(flags: Flags) -> dict[str, Any]:
     return {**parse_assignments(flags.assignments), **flags.settings()}
 
 
-def builder_of(state: State, **options: Any) -> AgentBuilder:
+def builder_for_session(state: State, **options: Any) -> AgentBuilder:
     """Return `builder_for` the folder in which a session works; if it is gone, for this one."""
     return builder_for(state.local_workspace or here(), **options)
 

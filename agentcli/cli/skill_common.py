@@ -64,7 +64,7 @@ def use_of(skill: Skill) -> str:
         case "repo":
             return "always told"
         case "knowledge":
-            return f"told when one says {', '.join(skill.triggers)}"
+            return f"told when you say {', '.join(skill.triggers)}"
         case "task":
             return "called by name"
     return "read when it fits, or called by name"

@@ -66,10 +66,10 @@ def unfinished(folder: Path) -> Iterator[tuple[Path, WatchRecord | None, RecordF
             yield path, _read(path), file
 
 
-def in_use(folder: Path, but: Path) -> Iterator[WatchRecord]:
-    """Yield the records of other processes that are still running; `but` is our own file."""
+def in_use(folder: Path, except_path: Path) -> Iterator[WatchRecord]:
+    """Yield the records of other processes that still run; `except_path` is our own file."""
     for path in _files(folder):
-        if path != but and (record := _read(path)) is not None:
+        if path != except_path and (record := _read(path)) is not None:
             yield record
 
 

@@ -424,7 +424,7 @@ class Shell(Interpreter[Bash, _Running, CommandResult]):
 
 
 def _end(bash: Bash) -> list[str]:
-    """End it with everything that it started; return notes about that."""
+    """End `bash` with everything that it started; return notes about that."""
     with shield():
         left, going_on = bash.end()
     if going_on:

@@ -93,7 +93,7 @@ def test_a_lost_machine_and_a_stop_cost_no_task_and_do_nothing_twice(agent, tmp_
                 model.hold(stop, together=4, before=TASKS // 5)
                 _, told = first.communicate(timeout=NEEDS_S)
             assert first.returncode == 130, told.decode()
-            assert b"the same command goes on with what is left" in told
+            assert b"run the same command again for what is left" in told
             done_before = len(results(out))
             assert 0 < done_before < TASKS
             model.hold(partial(cluster.kill, 2), together=4, before=TASKS * 3 // 4)

@@ -1,4 +1,4 @@
-"""A session shown again, done again, recorded, and gone on with by another model."""
+"""A session shown again, repeated, recorded, and gone on with by another model."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ def test_a_recorded_run_is_a_test_without_a_model(agent, serve, repository, tmp_
     assert recording.stat().st_mode & 0o777 == 0o600
     before = (repository / "tally.py").read_text()
     assert agent("replay", "--verify").stdout.endswith(
-        "gives the same results: 5 calls done again; files compared at 2 checkpoints\n"
+        "gives the same results: 5 calls repeated; files compared at 2 checkpoints\n"
     )
     other = elsewhere(agent, tmp_path)
-    assert "5 calls done again" in other("replay", str(recording), "--verify").stdout
+    assert "5 calls repeated" in other("replay", str(recording), "--verify").stdout
     again = other("run", "-m", f"scripted/{recording}", "-C", str(repository), "fix it again")
     assert again.stdout == done.stdout, again.stderr
     assert (repository / "tally.py").read_text() == before
@@ -99,7 +99,7 @@ def test_a_fork_comes_out_as_it_did_from_its_beginning(agent, repository, tmp_pa
     assert agent("fork", "--dir", str(fork)).returncode == 0
     assert agent("resume", "--last", "-m", model, "go on", cwd=fork).returncode == 0
     done = agent("replay", "--verify", cwd=fork)
-    assert "3 calls done again" in done.stdout, done.stdout + done.stderr
+    assert "3 calls repeated" in done.stdout, done.stdout + done.stderr
 
 
 @pytest.mark.campaign

@@ -1,4 +1,4 @@
-"""What is done again, what is taken from the record, and where files come from."""
+"""What is repeated, what is taken from the record, and where files come from."""
 
 from __future__ import annotations
 

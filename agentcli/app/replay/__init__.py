@@ -1,1 +1,1 @@
-"""Recordings, and sessions done again in a copy."""
+"""Recordings, and sessions repeated in a copy."""

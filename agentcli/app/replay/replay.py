@@ -1,6 +1,6 @@
 """Does a recorded session again: carries out its calls in a copy, and compares each result with the
 recorded one. Decisions (of the model, the policy, the user) are taken from the record, and so is
-what can't be done again; see docs/records.md."""
+what can't be repeated; see docs/records.md."""
 
 from __future__ import annotations
 
@@ -212,7 +212,7 @@ class _Replay:
         return Difference(answer.id, told, diff, "the files are not as they were after it")
 
     def _bring(self, tree: str) -> None:
-        """Restore the files to what a user, or something that is not done again, made of them."""
+        """Restore the files to what a user, or something that is not repeated, made of them."""
         store = self._copy.store
         now = store.take().tree
         if self._copy.whole:

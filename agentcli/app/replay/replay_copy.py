@@ -1,4 +1,4 @@
-"""The copy in which a recorded session is done again: its files as they were at the start, and the
+"""The copy in which a recorded session is repeated: its files as they were at the start, and the
 snapshots that its events name."""
 
 from __future__ import annotations

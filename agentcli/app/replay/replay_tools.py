@@ -1,4 +1,4 @@
-"""Carries out the calls of a session done again, with its tools in a sandbox around the copy."""
+"""Carries out the calls of a repeated session, with its tools in a sandbox around the copy."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _contained(
         lent=[Path(copy.root) / path for path in copy.lent],
     )
     if not containment.sandbox.contains:
-        raise ConfigError("no sandbox works here, and calls are done again only in one")
+        raise ConfigError("no sandbox works here, and calls are repeated only in one")
     if not all(path.is_relative_to(copy.top) for path in containment.scope.writable):
         raise SessionError(f"the copy is inside a repository: {containment.scope.writable[0]}")
     return containment
@@ -141,4 +141,4 @@ class ReplayTools:
 
 
 def _refuse(arguments: ToolArguments, context: ToolContext) -> ToolResult:
-    raise ToolError("this is not done again")
+    raise ToolError("this is not repeated")

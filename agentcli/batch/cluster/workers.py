@@ -105,7 +105,7 @@ class RayWorkers:
             if lines is None:
                 raise SessionError(
                     f"the Ray cluster is lost; what it said is in {self._log}",
-                    hint="the same command goes on with what is left, once the cluster is back",
+                    hint="once the cluster is back, run the same command again for what is left",
                 )
             return [report for line in lines for report in self._reports_in(json.loads(line))]
 

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 
 from agentcli.app.agent_builder import AgentBuilder
-from agentcli.app.builders import NOBODY, UserQuestions, builder_in
+from agentcli.app.builders import NOBODY, UserQuestions, load_builder
 from agentcli.app.configuration.trust import Answer
 from agentcli.app.delegation.child_parent import ApproverFactory
 from agentcli.cli.asking.folders import ask_folders
@@ -61,7 +61,7 @@ def asking_builder(
     if can_ask():
         attended = UserQuestions(trusts, approver_factory, name_folders)
         questions = attended if approves else UserQuestions(trusts)
-    builder, notices = builder_in(
+    builder, notices = load_builder(
         workspace, given_settings(flags), questions, interactive=interactive
     )
     for notice in notices:

@@ -41,7 +41,7 @@ def run(request: BatchRequest, *, quiet: bool, as_json: bool) -> int:
             summary = run_batch(request, watch, tell)
         except TurnInterrupted:
             ending.close()
-            say_note("the same command goes on with what is left")
+            say_note("run the same command again for what is left")
             raise
     if as_json:
         print(json.dumps(summary.as_dict(), indent=2))

@@ -19,7 +19,7 @@ from typing import Annotated, Any
 
 from agentcli.app.checks.bisect import Bisection, BisectOptions, BisectResult, Verdict
 from agentcli.app.configuration.config import parse_assignments
-from agentcli.cli.builders import builder_of, redactor
+from agentcli.cli.builders import builder_for_session, redactor
 from agentcli.cli.commands.diff import print_patch
 from agentcli.cli.flags import require_check, seconds
 from agentcli.cli.options import Assignments, Json, NoPager, SessionOption, SessionOrNewest, option
@@ -54,7 +54,7 @@ def bisect(
     require_check(check)
     folder = selected_session(named, session)
     options = BisectOptions(check, until_passes, seconds("--max-time", max_time), runs, again)
-    builder = builder_of(state_of(folder), flags=parse_assignments(assignments))
+    builder = builder_for_session(state_of(folder), flags=parse_assignments(assignments))
     bisection = Bisection(folder, builder, options, redactor())
     found = bisection.run(_Progress(bisection).watch)
     for note in _notes(bisection, found):

@@ -17,7 +17,7 @@ from typing import Annotated, Any
 
 from agentcli.app.compact import Compaction
 from agentcli.app.compact import compact as compact_session
-from agentcli.cli.builders import builder_of
+from agentcli.cli.builders import builder_for_session
 from agentcli.cli.options import Json, SessionOption, SessionOrNewest, option
 from agentcli.cli.sessions.selector import selected_session
 from agentcli.cli.terminal import working
@@ -36,7 +36,7 @@ def compact(
     as_json: Json = False,
 ) -> None:
     folder = selected_session(named, session)
-    builder = builder_of(state_of(folder))
+    builder = builder_for_session(state_of(folder))
     with working("summing up"):
         done = compact_session(builder, folder, focus, preview=preview)
     if as_json:

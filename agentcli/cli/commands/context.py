@@ -18,7 +18,7 @@ from itertools import groupby
 from shutil import get_terminal_size
 from typing import Annotated, Any
 
-from agentcli.cli.builders import builder_of, report_config_error
+from agentcli.cli.builders import builder_for_session, report_config_error
 from agentcli.cli.options import Json, SessionOption, SessionOrNewest, option
 from agentcli.cli.sessions.selector import selected_session
 from agentcli.events import Event
@@ -65,7 +65,7 @@ def context(
     use = use_of(
         record.events,
         record.state.model,
-        builder_of(record.state, on_fault=report_config_error).settings,
+        builder_for_session(record.state, on_fault=report_config_error).settings,
     )
     if as_json:
         print(json.dumps(as_data(record, use), indent=2))

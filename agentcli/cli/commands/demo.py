@@ -39,6 +39,8 @@ With a model of your own, in a project:
 """
 _WORDS_PER_SECOND = 7
 """A quick reader's pace."""
+_NO_REQUIREMENTS = ['run.check=""', 'run.require_evidence=""']
+"""What the user requires of work elsewhere is not for the demo's repository."""
 _PACE = f"providers.scripted.extra_body={{ words_per_second = {_WORDS_PER_SECOND} }}"
 
 
@@ -59,7 +61,7 @@ def demo(
         model="scripted/demo",
         yolo=not contained,
         no_sandbox=not contained,
-        assignments=[_PACE] if paced else None,
+        assignments=[*_NO_REQUIREMENTS, *([_PACE] if paced else [])],
         no_stdin=not sys.stdin.isatty(),
     )
     code = work(flags, NewSession(_TASK, flags))

@@ -87,7 +87,7 @@ class Conversation:
         self._renderer = renderer
         self._last: Path | None = None
         """Folder of the session that was open last."""
-        self.builder_in: Callable[[Path], AgentBuilder] = lambda workspace: replace(
+        self.load_builder: Callable[[Path], AgentBuilder] = lambda workspace: replace(
             builder, workspace=workspace
         )
         """Returns a builder under the settings in force in another folder. Raises ConfigError."""
@@ -232,12 +232,12 @@ class Conversation:
                 self._reopen(before)
             raise
 
-    def builder_for(self, workspace: Path) -> AgentBuilder | None:
+    def builder_for_folder(self, workspace: Path) -> AgentBuilder | None:
         """Return the builder for a session of another folder, with that folder's settings but in
         plan mode if this conversation is; None for a session of this folder. Raises ConfigError."""
         if workspace == self.builder.workspace:
             return None
-        builder = self.builder_in(workspace)
+        builder = self.load_builder(workspace)
         if not self._planning:
             return builder
         return replace(builder, settings=builder.settings.changed(agent={"approval": "plan"}))

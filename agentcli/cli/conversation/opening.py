@@ -85,7 +85,7 @@ def open_conversation(
     if builder.settings.ui.editing == "vi":
         prompt.use_vi_keys()
     conversation = Conversation(builder, control, prompt, renderer, carry_out, name, ready)
-    conversation.builder_in = partial(_builder, flags, prompt, renderer)
+    conversation.load_builder = partial(_builder, flags, prompt, renderer)
     # Load them before anyone types a slash.
     Thread(target=slash_commands, name="slash commands", daemon=True).start()
     control.runs_at_once = lambda text: run_at_once(conversation, text)

@@ -158,7 +158,7 @@ def _tell(name: str, found: Verification) -> None:
 
 
 def _facts(found: Verification) -> Iterator[str]:
-    yield f"{counted(found.again, 'call')} done again"
+    yield f"{counted(found.again, 'call')} repeated"
     if found.files:
         yield f"files compared at {counted(found.files, 'checkpoint')}"
     if found.taken:

@@ -32,7 +32,7 @@ def resume(conversation: Conversation, argument: str) -> None:
     now = conversation.opened
     if now is not None and now.session.folder == chosen.folder:
         raise UsageError("that is this session")
-    builder = conversation.builder_for(workspace_of(chosen.folder))
+    builder = conversation.builder_for_folder(workspace_of(chosen.folder))
     conversation.open(chosen.folder, builder=builder)
     _tell(conversation)
     if chosen.message:
