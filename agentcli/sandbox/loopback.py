@@ -72,7 +72,7 @@ class NamespaceSockets:
     def _made(self, wish: str) -> socket.socket:
         with self._lock:
             self._wishes.send(wish.encode())
-            answer, descriptors, _, _ = socket.recv_fds(self._wishes, 8, 1)
+            answer, descriptors, _, _ = socket.recv_fds(self._wishes, 8, 1, socket.MSG_CMSG_CLOEXEC)
         if not descriptors:
             number = int(answer or b"32")
             raise OSError(number, os.strerror(number))

@@ -46,10 +46,14 @@ class Relay:
         while not self._is_closed:
             with suppress(OSError):
                 near, _ = self._listener.accept()
-                Thread(target=self._relay, args=(near,), daemon=True).start()
+                try:
+                    Thread(target=self._relay, args=(near,), daemon=True).start()
+                except RuntimeError:
+                    # The system gives us no more threads; later ones may get theirs.
+                    near.close()
 
     def _relay(self, near: socket.socket) -> None:
-        with near, suppress(OSError), _member(near, self._near_ends):
+        with near, suppress(OSError, RuntimeError), _member(near, self._near_ends):
             if len(self._near_ends) > _MOST_CONNECTIONS or not self._admits(near):
                 return
             with self._connect() as far, _member(far, self._far_ends):

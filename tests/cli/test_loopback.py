@@ -232,6 +232,30 @@ def test_each_direction_of_a_connection_ends_by_itself(service):
     relay.close()
 
 
+@pytest.mark.parametrize("without_thread", [1, 2])
+def test_connections_that_get_no_thread_are_closed_and_later_ones_relayed(
+    service, monkeypatch, without_thread
+):
+    port = service()
+    listener = socket.create_server(("127.0.0.1", 0))
+    relay = Relay(listener, lambda: socket.create_connection(("127.0.0.1", port)))
+    started = iter(range(1, 100))
+
+    class Rare(threading.Thread):
+        def start(self) -> None:
+            if next(started) == without_thread:
+                raise RuntimeError("can't start new thread")
+            super().start()
+
+    monkeypatch.setattr("agentcli.system.relay.Thread", Rare)
+    with socket.create_connection(listener.getsockname(), LIMIT_S) as connection:
+        assert connection.recv(1) == b""
+    with socket.create_connection(listener.getsockname(), LIMIT_S) as connection:
+        connection.sendall(b"x")
+        assert connection.recv(1) == b"X"
+    relay.close()
+
+
 def test_a_connection_that_leads_nowhere_is_closed():
     def refuse() -> socket.socket:
         raise ConnectionRefusedError
