@@ -34,6 +34,15 @@ def test_the_demo_turns_a_red_test_green_without_key_or_network(agent, tmp_path)
     assert "already exists" in again.stderr
 
 
+def test_the_demo_does_not_have_to_meet_what_the_user_requires_elsewhere(agent, tmp_path):
+    settings = agent.home / "settings.toml"
+    settings.write_text('[run]\ncheck = "false"\nrequire_evidence = "tests"\n')
+    agent.env["AGENT_CONFIG"] = str(settings)
+    done = agent("demo", "--dir", str(tmp_path / "demo"))
+    assert done.returncode == 0, done.stderr
+    assert "check $" not in done.stderr
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="nobody else may look into another's folder")
 @pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap")
 def test_what_listens_in_the_folder_of_another_user_is_no_obstacle(agent, tmp_path):
