@@ -47,7 +47,7 @@ MAY_IMPORT = {
     "evidence": {"events", "security"},
     "sandbox": {"errors", "files", "git", "security", "system"},
     "checkpoints": {"errors", "events", "files", "git", "system"},
-    "shell": {"events", "files", "interrupts", "sandbox", "security", "system"},
+    "shell": {"files", "interrupts", "messages", "sandbox", "security", "system"},
     "web": {"errors"},
     "browser": {"errors", "files", "interrupts", "sandbox", "security", "system", "web"},
     "tools": {
