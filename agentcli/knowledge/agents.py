@@ -10,6 +10,7 @@ import re
 import tomllib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields, replace
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -34,6 +35,15 @@ def _names(given: object) -> object:
     return tuple(name.strip().lower() for name in names if name.strip())
 
 
+def _no_bool(given: object) -> object:
+    if isinstance(given, bool):
+        raise ValueError("it is not a number")
+    return given
+
+
+_NUMBER = BeforeValidator(_no_bool)
+
+
 @dataclass(frozen=True)
 class AgentDefinition:
     """An agent that work can be delegated to. `tools` are those of its parent's tools that it may
@@ -46,8 +56,8 @@ class AgentDefinition:
     prompt: str = ""
     tools: Annotated[tuple[str, ...], BeforeValidator(_names)] | None = None
     model: str = ""
-    max_turns: Annotated[int, Field(ge=0, lt=_MOST)] = 0
-    max_budget_usd: Annotated[float, Field(gt=0, lt=_MOST)] | None = None
+    max_turns: Annotated[int, _NUMBER, Field(gt=0, lt=_MOST)] = 0
+    max_budget_usd: Annotated[float, _NUMBER, Field(gt=0, lt=_MOST)] | None = None
     shown: str = "built in"
 
 
@@ -97,7 +107,7 @@ def _defined(shown: str, text: str) -> AgentDefinition:
         raise UnreadableText(f"sets the unknown key {unknown[0]!r}: it may set {', '.join(_KEYS)}")
     values = {"name": Path(shown).stem, **values, "shown": shown}
     try:
-        agent = TypeAdapter(AgentDefinition).validate_python(values)
+        agent = _adapter().validate_python(values)
     except ValidationError as error:
         fault = error.errors()[0]
         told = fault["msg"].removeprefix("Value error, ")
@@ -108,6 +118,11 @@ def _defined(shown: str, text: str) -> AgentDefinition:
         raise UnreadableText("has no prompt")
     description = " ".join(agent.description.split())
     return replace(agent, prompt=agent.prompt.strip(), description=description)
+
+
+@cache
+def _adapter() -> TypeAdapter[AgentDefinition]:
+    return TypeAdapter(AgentDefinition)
 
 
 def _of_toml(text: str) -> dict[str, Any]:

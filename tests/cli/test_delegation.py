@@ -345,6 +345,8 @@ def test_agents_are_files_and_those_of_a_project_count_when_it_is_trusted(agent,
     own.mkdir(parents=True)
     (own / "tester.toml").write_text('description = "writes tests"\nprompt = "Write tests."\n')
     (own / "bad.toml").write_text('prompt = "x"\napproval = "yolo"\n')
+    for key, value in (("max_turns", "true"), ("max_turns", "0"), ("max_budget_usd", "true")):
+        (own / f"{key}-{value}.toml").write_text(f'prompt = "x"\n{key} = {value}\n')
     theirs = agent.workspace / ".agents" / "agents"
     theirs.mkdir(parents=True)
     (theirs / "reviewer.md").write_text(
@@ -354,6 +356,8 @@ def test_agents_are_files_and_those_of_a_project_count_when_it_is_trusted(agent,
     names = [line.split()[0] for line in told.stdout.splitlines()]
     assert names == ["explorer", "coder", "tester"]
     assert "bad.toml sets the unknown key 'approval'" in told.stderr
+    assert told.stderr.count("has a bad max_turns: ") == 2
+    assert told.stderr.count("has a bad max_budget_usd: ") == 1
     assert agent("trust", "--yes").returncode == 0
     play = by_task(
         parent=[Reply("", [delegate("look here", "reviewer")]), Reply("Done.")],
