@@ -15,8 +15,11 @@ import pytest
 from sqlalchemy import event
 
 from agentcli.errors import SessionError, UsageError
-from agentcli.events import Source
+from agentcli.events import Source, event_to_dict
 from agentcli.events.actions import MessageAction
+from agentcli.events.json_text import compact_json
+from agentcli.events.requirements import RequirementJudgedObservation
+from agentcli.sessions.database.rows import event_row
 from agentcli.sessions.library import library_at, library_of, store_of
 from agentcli.sessions.manage.staging import sweep
 from agentcli.sessions.search.finder import session_states
@@ -75,6 +78,14 @@ def test_a_session_reads_back_and_goes_on(folder, kept_in):
     assert state.end_id == 249
     record(folder, "more")
     assert contents(folder)[-2:] == [texts[-1], "more"]
+
+
+def test_a_class_has_the_same_name_in_the_database_whatever_it_is_called_now():
+    judged = RequirementJudgedObservation(id=1, requirement="tests", met=True)
+    names = []
+    for each in (said("x"), judged):
+        names.append(event_row(FIRST, 1, compact_json(event_to_dict(each)))["event_class"])
+    assert names == ["MessageAction", "RequirementObservation"]
 
 
 @in_every_store

@@ -10,6 +10,8 @@ from agentcli.events.json_text import compact_json
 from agentcli.sessions.state import State, as_plain, from_plain
 
 _LONGEST_NAME = 200
+_NAMES = {"requirement": "RequirementObservation"}
+"""How a class that was renamed is called in the database, by its kind."""
 
 
 def event_row(session_id: str, event_id: int, body: bytes) -> dict[str, Any]:
@@ -19,12 +21,13 @@ def event_row(session_id: str, event_id: int, body: bytes) -> dict[str, Any]:
         known, kind = ACTIONS.get(record["action"]), record["action"]
     else:
         known, kind = OBSERVATIONS.get(record["observation"]), record["observation"]
+    name = _NAMES.get(known.kind, known.__name__) if known else str(kind)
     return {
         "session_id": session_id,
         "sequence_number": event_id,
         "timestamp": record["timestamp"],
         "source": record.get("source", ""),
-        "event_class": (known.__name__ if known else str(kind))[:_LONGEST_NAME],
+        "event_class": name[:_LONGEST_NAME],
         "event_data": body.decode(),
         "cause": record.get("cause"),
     }
