@@ -35,6 +35,8 @@ _NAMED = "Id, unique start of one, or name"
 SessionOrNewest = Annotated[
     str | None, argument("SESSION", f"{_NAMED}; the newest here if left out.")
 ]
+Last = Annotated[bool, option("--last", "The newest session here.", hidden=True)]
+"""The default where no session is named; scripts may state it explicitly."""
 SessionOption = Annotated[
     str | None, option("--session, -s SESSION", f"{_NAMED}; not the newest one here.")
 ]

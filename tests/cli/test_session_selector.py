@@ -58,6 +58,15 @@ def test_each_command_takes_the_option_and_goes_without(two):
         assert two(*command).stdout not in ("", named.stdout), command
 
 
+@pytest.mark.parametrize("command", COMMANDS[:3], ids=lambda words: "-".join(words))
+def test_scripts_may_ask_for_the_newest_in_so_many_words(two, command):
+    done = two(*command, "--last")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["session_id"] == id_of(two, "second")
+    assert two(*command, "--last", "-s", "older").returncode == 2
+    assert "--last" not in two(*command[:-1], "--help").stdout
+
+
 def test_what_is_told_to_nobody_in_particular_is_told_to_the_newest(two):
     newer = id_of(two, "second")
     assert two("tell", "run the tests").stdout.startswith(f"{newer} gets this")

@@ -19,7 +19,7 @@ from shutil import get_terminal_size
 from typing import Annotated, Any
 
 from agentcli.cli.builders import builder_for_session, report_config_error
-from agentcli.cli.options import Json, SessionOption, SessionOrNewest, option
+from agentcli.cli.options import Json, Last, SessionOption, SessionOrNewest, option
 from agentcli.cli.sessions.selector import selected_session
 from agentcli.events import Event
 from agentcli.llm.catalog import Catalog
@@ -56,12 +56,13 @@ _MOST_SHARES = 20
 def context(
     named: SessionOrNewest = None,
     session: SessionOption = None,
+    last: Last = False,
     columns: Annotated[
         int | None, option("--columns N", "Width, at most 120.", min=_LEAST_COLUMNS)
     ] = None,
     as_json: Json = False,
 ) -> None:
-    record = read_session(selected_session(named, session))
+    record = read_session(selected_session(named, session, last=last))
     use = use_of(
         record.events,
         record.state.model,

@@ -47,11 +47,13 @@ class SessionSelector:
         return Chosen(picked.value, picked.message)
 
 
-def selected_session(named: str | None = None, option: str | None = None) -> Path:
+def selected_session(
+    named: str | None = None, option: str | None = None, *, last: bool = False
+) -> Path:
     """Return the folder of the session that a command is about: `named` by its argument or `option`
-    by -s, else the newest here. Raises UsageError."""
+    by -s, else (or with `last`) the newest here. Raises UsageError."""
     if named is not None and option is not None:
         raise UsageError(f"which session: {named!r} or {option!r}?")
     session = named if named is not None else option
     clean_up_interrupted_work()
-    return SessionSelector(session, newest=session is None).find().folder
+    return SessionSelector(session, newest=last or session is None).find().folder

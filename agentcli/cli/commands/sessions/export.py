@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Annotated
 
 from agentcli.cli.builders import redactor
-from agentcli.cli.options import SessionOption, SessionOrNewest, option
+from agentcli.cli.options import Last, SessionOption, SessionOrNewest, option
 from agentcli.cli.places import write_atomically
 from agentcli.cli.sessions.selector import selected_session
 from agentcli.cli.terminal import working
@@ -32,10 +32,11 @@ def export(
     form: Annotated[str, option("--format, -f FORMAT", "json, jsonl, markdown or html.")] = "json",
     output: Annotated[Path | None, option("--output, -o FILE", "Instead of stdout.")] = None,
     session: SessionOption = None,
+    last: Last = False,
     as_json: Annotated[bool, option("--json", "The same as --format json.")] = False,
 ) -> int:
     write = exporter("json" if as_json else form)
-    folder = selected_session(named, session)
+    folder = selected_session(named, session, last=last)
     seen = output is None and sys.stdout.isatty()
     with nullcontext() if seen else working(f"writing {folder.name} as {form}"):
         record = read_session(folder)

@@ -16,7 +16,7 @@ import sys
 from dataclasses import asdict, replace
 from typing import Annotated
 
-from agentcli.cli.options import Json, NoPager, SessionOption, SessionOrNewest, option
+from agentcli.cli.options import Json, Last, NoPager, SessionOption, SessionOrNewest, option
 from agentcli.cli.pager import paged
 from agentcli.cli.sessions.costs import costs, table
 from agentcli.cli.sessions.kept_outputs import kept_outputs
@@ -39,6 +39,7 @@ from agentcli.ui.transcript import events_of_call, render_conversation, render_e
 def show(
     named: SessionOrNewest = None,
     session: SessionOption = None,
+    last: Last = False,
     event: Annotated[
         int | None, option("--event NUMBER", "Only this one, in full: a call with its output.")
     ] = None,
@@ -47,7 +48,7 @@ def show(
     no_pager: NoPager = False,
     as_json: Json = False,
 ) -> None:
-    folder = selected_session(named, session)
+    folder = selected_session(named, session, last=last)
     if cost:
         told = costs(folder, state_of(folder))
         print(json.dumps(told, indent=2) if as_json else "\n".join(table(told)))
