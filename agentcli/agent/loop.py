@@ -11,7 +11,7 @@ from contextlib import nullcontext
 from agentcli.agent.agent import Agent
 from agentcli.agent.approval_denied import explain_denied_approval
 from agentcli.agent.authorise import Authoriser, parallel_groups
-from agentcli.agent.compaction import condense
+from agentcli.agent.condensing import condense
 from agentcli.agent.ending import Ending, TurnResult
 from agentcli.agent.execute import checkpoint_after_turn, execute, record_not_started
 from agentcli.agent.inbox import deliver_queued

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from agentcli.errors import ConfigError
 from agentcli.events.actions import CondensationAction
-from agentcli.memory.compaction_cost import Prices
+from agentcli.memory.condensation_cost import Prices
 from agentcli.memory.condenser import CONDENSERS, Ask, Condenser, Options
 from agentcli.memory.condensers.pipeline import Pipeline
 from agentcli.memory.memory import Memory

@@ -10,7 +10,7 @@ from agentcli.errors import TurnInterrupted
 from agentcli.events import Event
 from agentcli.events.actions import CondensationAction, RewindAction
 from agentcli.events.live import live
-from agentcli.memory.compaction_cost import (
+from agentcli.memory.condensation_cost import (
     Decision,
     Outlook,
     Prices,

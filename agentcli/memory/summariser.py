@@ -10,7 +10,7 @@ from typing import TypeVar
 from agentcli.errors import LLMError
 from agentcli.events import Event
 from agentcli.events.actions import CondensationAction
-from agentcli.memory.compaction_cost import SUMMARY_TOKENS
+from agentcli.memory.condensation_cost import SUMMARY_TOKENS
 from agentcli.memory.condenser import Options, first_forgotten, forget, oldest_by_both
 from agentcli.memory.projection import clip
 from agentcli.memory.summary import body_of, framed, plain_summary, told, with_known_ids

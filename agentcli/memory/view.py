@@ -20,7 +20,7 @@ from agentcli.events.observations import (
     RecallObservation,
     ReplyDiscardedObservation,
 )
-from agentcli.memory.compaction_cost import Decision
+from agentcli.memory.condensation_cost import Decision
 from agentcli.memory.projection import is_told_uncalled, shown_text, visible
 from agentcli.memory.tokens import text_bytes
 from agentcli.messages import Reply

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from agentcli.memory.compaction_cost import Prices
+from agentcli.memory.condensation_cost import Prices
 from benchmarks.condensing.generator import Shape, Step, session
 from benchmarks.condensing.policies import OURS, Policy, policies
 from benchmarks.condensing.prices import Bill, Model

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import inf
 
-from agentcli.memory.compaction_cost import SUMMARY_TOKENS, Outlook, Prices, decide, steps_to_come
+from agentcli.memory.condensation_cost import SUMMARY_TOKENS, Outlook, Prices, decide, steps_to_come
 
 
 @dataclass(frozen=True)
