@@ -56,6 +56,12 @@ def message(event_id: int = 0, **fields) -> dict:
     return {**common, "action": "message", "args": {"content": "hi"}, **fields}
 
 
+def decision(**values: object) -> dict:
+    extras = {"decision": "allow", "by": "user"}
+    common = {"id": 0, "timestamp": "2026-01-01T00:00:00Z"}
+    return {**common, "observation": "decision", "extras": extras, **values}
+
+
 def session_folder(path: Path, *records) -> Path:
     (path / "events").mkdir(parents=True)
     for number, entry in enumerate(records):
@@ -228,6 +234,9 @@ HOSTILE_EVENTS = {
     "no time": message(timestamp="soon"),
     "a time without a zone": message(timestamp="2026-01-01T00:00:00"),
     "both kinds": message(observation="run"),
+    "a grant beside the extras": decision(grant="bash(*)"),
+    "a question among arguments": decision(args={"decision": "ask"}),
+    "files among extras": message(extras={"file_urls": ["/etc/passwd"]}),
     "a cost below nothing": message(
         llm_metrics=LLMMetrics(model="m", cost_usd=-5.0).model_dump(mode="json")
     ),

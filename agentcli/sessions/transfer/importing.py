@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
@@ -18,6 +18,7 @@ from typing import Any
 
 from agentcli.errors import SessionError, UsageError
 from agentcli.events import Event, OpaqueEvent, event_from_dict, event_to_dict
+from agentcli.events.base import COMMON_FIELDS
 from agentcli.events.json_text import compact_json
 from agentcli.events.observations import FOREIGN_PREFIX
 from agentcli.sessions.file_store import FileStore
@@ -40,6 +41,7 @@ from agentcli.sessions.transfer.import_sources import (
     opened,
 )
 
+_ALSO_ON_TOP = {"action", "observation", "message", "content"}
 _DEEPEST = 100
 _LARGEST_INTEGER = 2**63
 _LARGEST_METRIC = 1e12
@@ -216,11 +218,22 @@ def _sound_event(event_id: int, record: Any, neutral: _Neutraliser, redact: Reda
     if not isinstance(record, dict):
         raise ValueError("not an event")
     require_plain(record)
-    event = event_from_dict(json.loads(compact_json(redact(neutral(record)))))
+    neutralised = neutral(record)
+    event = event_from_dict(json.loads(compact_json(redact(neutralised))))
+    if not isinstance(event, OpaqueEvent):
+        _require_fields_in_place(neutralised)
     if type(record.get("id")) is not int or event.id != event_id:
         raise ValueError(f"its id is {record.get('id')!r}")
     require_sane(event)
     return event
+
+
+def _require_fields_in_place(record: Mapping[str, Any]) -> None:
+    """Raise ValueError for fields where no version writes them: they would be read, and what has
+    force would not be removed from them."""
+    own = "args" if "action" in record else "extras"
+    if wrong := record.keys() - COMMON_FIELDS - _ALSO_ON_TOP - {own}:
+        raise ValueError(f"{min(wrong)} is in the wrong place")
 
 
 def require_plain(value: Any, depth: int = 0) -> None:
