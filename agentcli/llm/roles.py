@@ -65,7 +65,7 @@ class Roles:
         if role not in self._built:
             chain = self._chains.get(role) or self._chains["main"]
             vision = self._chains.get("vision", [])
-            router = Router(chain, vision, self._takes_images, self._window)
+            router = Router(chain, vision, self._takes_images, cache(self._window))
             self._built[role] = FallbackChain(chain[0], cache(self._build), router)
         return self._built[role]
 
