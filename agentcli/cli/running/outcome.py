@@ -86,6 +86,8 @@ class OutcomeReporter:
 
     def finish(self, result: TurnResult, *, has_answer: bool = True) -> int:
         """Write the answer, if there is one, and the closing line, once. Returns the exit code."""
+        if self._exit_code is not None:
+            return self._exit_code
         interrupts.mark_outcome_decided()
         self._is_working = False
         summary = summarise_run(
