@@ -6,7 +6,7 @@ Nothing here knows about wire formats, events or tools; any other module may imp
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -155,7 +155,7 @@ class Usage:
     @classmethod
     def of(cls, counts: Mapping[str, Any]) -> Usage:
         """Return the tokens in `counts`, where some may be missing or unknown."""
-        return cls(*(int(counts.get(field.name) or 0) for field in fields(cls)))
+        return cls(*[int(counts.get(name) or 0) for name in cls.__slots__])
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(

@@ -42,7 +42,7 @@ class SessionTotals:
             self.first_id = event.id
         if metrics := event.llm_metrics:
             self.steps += 1
-            self._add(dict(metrics))
+            self._add(vars(metrics))
         if isinstance(event, DelegateObservation):
             for used in event.metrics.values():
                 self._add(used)
