@@ -18,8 +18,8 @@ _NOT_AT_TOP = ("anyOf", "oneOf", "allOf", "not", "enum")
 
 def parameters(schema: Mapping[str, Any], *, terse: bool = False) -> dict[str, Any]:
     """Return `schema` with its references resolved, and without what tells a model nothing. One
-    that gets too large is replaced by one that allows anything. A `terse` one does not say which
-    arguments there are not, nor defaults that only say that an argument may be left out."""
+    that gets too large is replaced by one that allows anything. A `terse` one does not say whether
+    there are other arguments, nor defaults that only say that an argument may be left out."""
     anything = {"type": "object", "properties": {}}
     try:
         found = _Simplifier(schema, terse=terse).simplified(dict(schema), 0)
@@ -84,4 +84,4 @@ def _without_null(node: dict[str, Any]) -> dict[str, Any]:
 
 def _is_of_course(key: str, value: object) -> bool:
     says_optional = key == "default" and (not value or value == ".")
-    return says_optional or (key == "additionalProperties" and value is False)
+    return says_optional or (key == "additionalProperties" and isinstance(value, bool))

@@ -53,11 +53,19 @@ def test_a_server_decides_what_is_said_of_defaults_and_other_arguments():
     deep = {"type": "boolean", "default": False}
     schema = {
         "type": "object",
-        "properties": {"deep": deep, "path": {"type": "string", "default": "."}},
+        "properties": {
+            "deep": deep,
+            "path": {"type": "string", "default": "."},
+            "all": {"type": "object", "additionalProperties": True},
+        },
         "additionalProperties": False,
     }
     assert parameters(schema) == schema
     assert parameters(schema, terse=True) == {
         "type": "object",
-        "properties": {"deep": {"type": "boolean"}, "path": {"type": "string"}},
+        "properties": {
+            "deep": {"type": "boolean"},
+            "path": {"type": "string"},
+            "all": {"type": "object"},
+        },
     }
