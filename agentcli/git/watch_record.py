@@ -41,9 +41,12 @@ class RecordFile:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._path = path
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        if not try_lock(self._file):
+        try:
+            if not try_lock(self._file):
+                raise OSError(f"{path} is in use")
+        except OSError:
             os.close(self._file)
-            raise OSError(f"{path} is in use")
+            raise
 
     def write(self, record: WatchRecord) -> None:
         """Write the record. Raises OSError."""
