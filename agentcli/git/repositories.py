@@ -173,15 +173,17 @@ def inner_git_folders(
     listed: Callable[[str], FolderListing], tops: Iterable[str] = (MODULES, WORKTREES)
 ) -> Iterator[str]:
     """Yield the places of the git folders in a git folder, without those within these: of its
-    worktrees, and of its submodules at any depth, because their names may contain slashes. `listed`
-    lists a place, and must not follow symlinks."""
+    worktrees, and of its submodules at any depth, because their names may contain slashes. A stray
+    file such as `modules/group/config` hides none of them. `listed` lists a place, and must not
+    follow symlinks."""
     waiting = list(tops)
     while waiting:
         place = waiting.pop()
         found = listed(place)
-        if place.startswith(f"{WORKTREES}/") or (found.is_git_folder and place != MODULES):
+        is_worktree = place.startswith(f"{WORKTREES}/")
+        if is_worktree or (found.is_git_folder and place != MODULES):
             yield place
-        else:
+        if not is_worktree and not (found.is_git_folder and "objects" in found.folders):
             waiting += [f"{place}/{name}" for name in found.folders]
 
 

@@ -181,7 +181,7 @@ def make_world(settings: Mapping[str, object] | None = None, *, large: bool) -> 
         loaded = load_settings(environ, base / "work", dict(settings or {})).values
         builder = AgentBuilder(loaded, environ, base / "work")
         ready = builder.prepare()
-        bench = builder.create(lambda session: [], ready=ready)
+        bench = builder.create(lambda session: [], prepared=ready)
         stack.callback(bench.close)
         listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
         port = listener.getsockname()[1]

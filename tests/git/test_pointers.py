@@ -133,3 +133,14 @@ def test_a_repository_listed_as_a_loop_stops_nothing(root):
     (root / "loop").symlink_to("loop")
     assert nested_repositories(root) == []
     assert disarmed(root) == []
+
+
+@pytest.mark.parametrize("stray", ["HEAD", "config"])
+def test_a_stray_file_hides_no_submodule(tmp_path, stray):
+    subprocess.run(["git", "init", "-q", tmp_path], check=True)
+    modules = tmp_path / ".git/modules"
+    subprocess.run(["git", "init", "-q", "--bare", modules / "group/sub"], check=True)
+    (modules / "group" / stray).write_text("ref: refs/heads/main\n")
+    repository = find_repository(tmp_path)
+    assert repository is not None
+    assert modules / "group/sub/config" in repository.protected()
