@@ -46,7 +46,8 @@ class References:
         self, old: bytes, new: bytes, folder: bytes, loose: Iterable[bytes]
     ) -> Iterator[Difference]:
         """Yield every reference that differs; `loose` are those whose files differ. If only one of
-        the two `packed-refs` can be read, that file differs as well."""
+        the two `packed-refs` can be read, that file differs as well, or if it came or went together
+        with a repository without references."""
         before, after = self._packed(old, folder), self._packed(new, folder)
         names = set(loose)
         if before != after:
@@ -56,9 +57,22 @@ class References:
             was, is_now = self._entry(old, folder, name), self._entry(new, folder, name)
             if self.value(was) != self.value(is_now):
                 yield Difference(folder + b"/" + name, was, is_now)
-        if (before is None) != (after is None):
-            path = folder + b"/" + _PACKED
-            yield Difference(path, self._trees.find(old, path), self._trees.find(new, path))
+        path = folder + b"/" + _PACKED
+        file = Difference(path, self._trees.find(old, path), self._trees.find(new, path))
+        if (before is None) != (after is None) or self._came_without_references(
+            file, names, old, new
+        ):
+            yield file
+
+    def _came_without_references(
+        self, packed: Difference, names: Collection[bytes], old: bytes, new: bytes
+    ) -> bool:
+        """Whether a repository that came or went has a file for packed references, but none."""
+        folder = packed.path[: -len(_PACKED) - 1]
+        came_or_went = (
+            self._trees.find(old, folder) is None or self._trees.find(new, folder) is None
+        )
+        return came_or_went and not names and (packed.old is None) != (packed.new is None)
 
     def value(self, entry: Entry | None) -> bytes | None:
         """Return what a reference says: an id, `ref: ` and another reference, or whatever is
@@ -100,7 +114,9 @@ class References:
                     difference.path, self._trees.find(now, difference.path), difference.new
                 )
                 self._store(difference.new)
-        if packed is None or lines != packed.lines:
+        # git leaves a file without references, which may be all that is left of a repository.
+        is_left = not lines and self._trees.find(target, folder + b"/" + _PACKED) is None
+        if packed is None or lines != packed.lines or is_left:
             yield from self._repacked(now, target, folder, _Packed(known.head, lines))
 
     def _repacked(

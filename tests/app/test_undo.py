@@ -188,6 +188,11 @@ def test_any_steps_in_a_repository_are_undone(plan, undone):
     ],
     undone=1,
 )
+@example(
+    # Deleting a branch leaves a file for packed references behind that has none.
+    plan=[["git init -q; git add -A; git commit -qm 'begun here'", "git branch -D topic"]],
+    undone=1,
+)
 def test_any_steps_elsewhere_are_undone(plan, undone):
     with walk(in_git=False) as walked:
         go_back_everywhere(walked, plan, undone)
