@@ -61,6 +61,7 @@ command = "echo seen >&2; exit 2"
 matcher = "think"
 sandboxed = false
 [mcp_servers.plain]
+start_timeout_s = 300
 command = {python}
 args = [{server}]
 """

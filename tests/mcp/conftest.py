@@ -16,14 +16,16 @@ PLAIN = Path(__file__).with_name("plain_server.py")
 
 @pytest.fixture
 def server(agent) -> Callable[..., None]:
-    """Puts a server into the person's settings: by default the plain one, in a mode."""
+    """Puts a server into the user's settings: by default the plain one, in a mode. It may take its
+    time to start, as many do at once on a busy machine."""
     folder = agent.home / ".config" / "agent"
     folder.mkdir(parents=True)
     lines: list[str] = []
 
     def add(name: str, *arguments: str, **settings: object) -> None:
         command = {"command": sys.executable, "args": [str(PLAIN), *arguments]}
-        fields = {**({} if "url" in settings else command), **settings}
+        patient = {"start_timeout_s": 300.0}
+        fields = {**({} if "url" in settings else command), **patient, **settings}
         lines.append(f"[mcp_servers.{name}]")
         lines.extend(f"{key} = {_toml(value)}" for key, value in fields.items())
         (folder / "config.toml").write_text("\n".join([*lines, ""]))
