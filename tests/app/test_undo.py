@@ -193,6 +193,11 @@ def test_any_steps_in_a_repository_are_undone(plan, undone):
     plan=[["git init -q; git add -A; git commit -qm 'begun here'", "git branch -D topic"]],
     undone=1,
 )
+@example(
+    # That file may come with the repository, before there is any reference.
+    plan=[["git init -q; git pack-refs --all"]],
+    undone=1,
+)
 def test_any_steps_elsewhere_are_undone(plan, undone):
     with walk(in_git=False) as walked:
         go_back_everywhere(walked, plan, undone)
