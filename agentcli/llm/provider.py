@@ -6,10 +6,11 @@ Nothing here loads an SDK or a wire format.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 
 from agentcli.extensions import ExtensionPoint
+from agentcli.llm.traits import Rows, Traits
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,10 @@ class Provider:
     """The prefix of its own models' names, if its price list also has others' models."""
     start: str = ""
     """The command that starts its server on this machine."""
+    traits: Traits = field(default_factory=Traits)
+    """How its requests differ from the plain form of the wire format."""
+    models: Rows = field(default_factory=dict)
+    """How those of single models differ, by a regular expression on the name."""
     rank: int = 100
     """Order of preference: when no model is set, the first that has a key or answers is used."""
 
