@@ -130,7 +130,8 @@ _CONFIGURATION_KINDS = frozenset(
 
 
 class LLMError(AgentError):
-    """A failed model call. `retry_after` is the wait in seconds the server asked for, if any."""
+    """A failed model call. `retry_after` is the wait in seconds the server asked for, if any; `said`
+    is all that the server said about the failure, with codes and names of parameters."""
 
     def __init__(
         self,
@@ -140,9 +141,11 @@ class LLMError(AgentError):
         status: int | None = None,
         retry_after: float | None = None,
         hint: str = "",
+        said: str = "",
     ) -> None:
         super().__init__(message, hint=hint)
         self.kind = kind
+        self.said = said
         self.status = status
         self.retry_after = retry_after
 

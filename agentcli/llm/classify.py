@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -71,6 +72,7 @@ _ERRNO = re.compile(r"^\[Errno -?\d+\] ")
 """The prefix that Python puts before the system's message."""
 
 _LONGEST_WAIT_S = 1e7
+_LONGEST_SAID = 20_000
 _LONGEST_MESSAGE = 500
 """Most characters kept of a provider's message."""
 
@@ -124,7 +126,15 @@ def _classified(status: int, body: object, headers: Mapping[str, str], what: str
         status=status,
         retry_after=wait,
         hint=hint,
+        said=_all_said(body),
     )
+
+
+def _all_said(body: object) -> str:
+    """Return everything in an error's body as one text, in which names stand in plain quotes."""
+    if not isinstance(body, str):
+        body = json.dumps(body, ensure_ascii=False, default=str)
+    return body[:_LONGEST_SAID].replace("\\", "")
 
 
 def _kind(status: int, words: str) -> LLMErrorKind:

@@ -17,6 +17,7 @@ from uuid import uuid4
 from agentcli.errors import AgentError, LLMError, LLMErrorKind
 from agentcli.events.json_text import compact_json
 from agentcli.events.progress import ReasoningDelta, TextDelta, ToolCallStarted
+from agentcli.llm.traits import Traits
 from agentcli.messages import Message, Reply, Request, ToolCall, common_start
 
 _PARSE_ERRORS = (
@@ -67,7 +68,7 @@ StreamItem = TextDelta | ReasoningDelta | ToolCallStarted | StillAlive | Reply
 @dataclass(frozen=True)
 class Endpoint:
     """Where a model is and how to access it. `api_key` None: the server needs none. `drop_params`
-    are body members that are never sent. `images` False: the model takes no images."""
+    are body members that the user wants never sent. `images` False: the model takes no images."""
 
     provider: str
     model: str
@@ -80,6 +81,7 @@ class Endpoint:
     images: bool = True
     connect_timeout_s: float = 10.0
     read_timeout_s: float = 120.0
+    traits: Traits = field(default_factory=Traits)
 
     @property
     def name(self) -> str:
