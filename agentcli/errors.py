@@ -130,8 +130,8 @@ _CONFIGURATION_KINDS = frozenset(
 
 
 class LLMError(AgentError):
-    """A failed model call. `retry_after` is the wait in seconds the server asked for, if any; `said`
-    is all that the server said about the failure, with codes and names of parameters."""
+    """A failed model call. `retry_after` is the wait in seconds the server asked for, if any;
+    `said` is all that the server said about it, with codes and names of parameters."""
 
     def __init__(
         self,
