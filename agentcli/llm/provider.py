@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
+from urllib.parse import urlsplit
 
 from agentcli.extensions import ExtensionPoint
 from agentcli.llm.traits import Rows, Traits
@@ -62,6 +63,21 @@ def protocol_names() -> list[str]:
 def built_in(name: str) -> Provider:
     """Return the provider called `name`; an empty one if it is only in the user's settings."""
     return known_providers().get(name) or Provider(protocol="")
+
+
+def kin(name: str, protocol: str, base_url: str) -> Provider:
+    """Return the provider whose requests those of `name` resemble when it is at `base_url` and uses
+    the wire format `protocol`: itself, or else the known one on that host; an empty one if there is
+    none."""
+    own = built_in(name)
+    if own.protocol == protocol:
+        return own
+    host = urlsplit(base_url).hostname
+    same = (each for each in known_providers().values() if each.protocol == protocol)
+    return next(
+        (each for each in same if each.base_url and urlsplit(each.base_url).hostname == host),
+        Provider(protocol=""),
+    )
 
 
 @cache

@@ -12,9 +12,11 @@ from urllib.parse import SplitResult, urlsplit
 
 from agentcli.errors import ConfigError, SetupNeeded
 from agentcli.llm.catalog import catalogued_models
-from agentcli.llm.provider import PROTOCOLS, built_in, known_providers, protocol_names
+from agentcli.llm.families import BY_PROTOCOL
+from agentcli.llm.provider import PROTOCOLS, built_in, kin, known_providers, protocol_names
 from agentcli.llm.short_names import nearest, resolve
 from agentcli.llm.text_tools import TextTools
+from agentcli.llm.traits import Traits, of_model
 from agentcli.llm.wire_protocol import Endpoint, WireProtocol
 from agentcli.settings import ProviderSettings
 from agentcli.system.programs import find_program
@@ -148,6 +150,7 @@ class Providers:
             drop_params=options.drop_params,
             stream=options.stream,
             images=options.images,
+            traits=self._traits(provider, model, base_url),
             connect_timeout_s=self.connect_timeout_s,
             read_timeout_s=self.read_timeout_s,
         )
@@ -170,7 +173,7 @@ class Providers:
 
         Raises ConfigError when the wire format in the settings does not exist."""
         options = self._options(endpoint.provider)
-        name = options.api or built_in(endpoint.provider).protocol or _guess(endpoint.base_url)
+        name = self._protocol_name(endpoint.provider, endpoint.base_url)
         speaker = PROTOCOLS.get(name)
         if speaker is None:
             said_by = "providers.{}.api" if options.api else "the provider {}"
@@ -180,6 +183,15 @@ class Providers:
             )
         protocol: WireProtocol = speaker(endpoint)
         return TextTools(protocol) if options.tool_format == "text" else protocol
+
+    def _protocol_name(self, provider: str, base_url: str) -> str:
+        return self._options(provider).api or built_in(provider).protocol or _guess(base_url)
+
+    def _traits(self, provider: str, model: str, base_url: str) -> Traits:
+        protocol = self._protocol_name(provider, base_url)
+        known = kin(provider, protocol, base_url)
+        rows = {**BY_PROTOCOL.get(protocol, {}), **known.models}
+        return of_model(model, known.traits, rows)
 
     def key_variables(self) -> set[str]:
         """Return the variables that hold model keys, which no command should see."""

@@ -104,9 +104,11 @@ def nearest_level(wanted: str, levels: Mapping[str, Any] | Sequence[str]) -> str
 
 def levels(words: str, member: str = "reasoning_effort", **none: Any) -> Efforts:
     """Return a table in which each level of `words` is the value of `member` (`a.b`: of `b` within
-    `a`); `none` are the members that turn reasoning off."""
+    `a`), or what follows it after `=`; `none` are the members that turn reasoning off."""
     outer, _, inner = member.partition(".")
-    table: dict[str, Mapping[str, Any]] = {
-        level: {outer: {inner: level} if inner else level} for level in words.split()
-    }
-    return {"none": none, **table} if none else table
+    table: dict[str, Mapping[str, Any]] = {"none": none} if none else {}
+    for word in words.split():
+        level, _, other = word.partition("=")
+        value = other or level
+        table[level] = {outer: {inner: value} if inner else value}
+    return table

@@ -1,4 +1,8 @@
-"""Anthropic."""
+"""Anthropic.
+
+What its models take is in `llm/families.py`. The version of the API that the SDK asks for refuses
+sampling. Source: platform.claude.com/docs/en/api/versioning.
+"""
 
 from agentcli.llm.provider import Provider
 
@@ -10,5 +14,6 @@ PROVIDER = Provider(
     keys_page="https://console.anthropic.com/settings/keys",
     default_model="claude-sonnet-5-5",
     price_list="anthropic",
+    models={"": {"unwanted": ("temperature", "top_p", "top_k")}},
     rank=1,
 )

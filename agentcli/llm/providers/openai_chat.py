@@ -1,11 +1,18 @@
-"""openai-chat: OpenAI, through its Chat Completions API."""
+"""openai-chat: OpenAI, through its Chat Completions API.
 
+Source: developers.openai.com/api/docs, the deployment checklist.
+"""
+
+from agentcli.llm.families import GPT_CHAT
 from agentcli.llm.provider import Provider
+from agentcli.llm.traits import Traits
 
 PROVIDER = Provider(
     protocol="chat_completions",
     base_url="https://api.openai.com/v1",
     key_env="OPENAI_API_KEY",
     price_list="openai",
+    traits=Traits(output_limit="max_completion_tokens"),
+    models=GPT_CHAT,
     rank=5,
 )

@@ -2,4 +2,4 @@
 
 from agentcli.llm.provider import Provider
 
-PROVIDER = Provider(protocol="scripted", rank=10)
+PROVIDER = Provider(protocol="scripted", rank=99)

@@ -1,11 +1,18 @@
-"""vLLM on this machine."""
+"""vLLM on this machine.
+
+Whether a model thinks is up to its chat template. Source: docs.vllm.ai, reasoning outputs.
+"""
 
 from agentcli.llm.provider import Provider
+from agentcli.llm.traits import Traits, levels
 
 PROVIDER = Provider(
     protocol="chat_completions",
     title="vLLM",
     base_url="http://127.0.0.1:8000/v1",
-    start="vllm serve MODEL",
+    start="vllm serve MODEL --enable-auto-tool-choice --tool-call-parser PARSER",
+    traits=Traits(
+        efforts=levels("low medium high", chat_template_kwargs={"enable_thinking": False})
+    ),
     rank=8,
 )

@@ -1,0 +1,24 @@
+"""DeepSeek.
+
+Every message of the model that has calls must come back with its `reasoning_content`, even an empty
+one. Sources: api-docs.deepseek.com/guides/thinking_mode; pydantic-ai's and pi's files for it.
+"""
+
+from agentcli.llm.provider import Provider
+from agentcli.llm.traits import Traits, levels
+
+PROVIDER = Provider(
+    protocol="chat_completions",
+    title="DeepSeek",
+    base_url="https://api.deepseek.com",
+    key_env="DEEPSEEK_API_KEY",
+    keys_page="https://platform.deepseek.com/api_keys",
+    default_model="deepseek-v4-pro",
+    price_list="deepseek",
+    traits=Traits(
+        efforts=levels("low medium=high high max", thinking={"type": "disabled"}),
+        forced_tools=False,
+        filled={"reasoning_content": ""},
+    ),
+    rank=20,
+)

@@ -1,0 +1,21 @@
+"""Fireworks AI.
+
+Source: docs.fireworks.ai/guides/reasoning.
+"""
+
+from agentcli.llm.provider import Provider
+from agentcli.llm.traits import Traits, levels
+
+PROVIDER = Provider(
+    protocol="chat_completions",
+    title="Fireworks AI",
+    base_url="https://api.fireworks.ai/inference/v1",
+    key_env="FIREWORKS_API_KEY",
+    keys_page="https://app.fireworks.ai/settings/users/api-keys",
+    default_model="accounts/fireworks/models/glm-5p3",
+    price_list="fireworks",
+    own_models="accounts/",
+    traits=Traits(efforts=levels("none low medium high")),
+    models={r"gpt-oss": {"efforts": levels("low medium high")}},
+    rank=30,
+)

@@ -1,0 +1,18 @@
+"""SGLang on this machine.
+
+Whether a model thinks is up to its chat template. Source: docs.sglang.ai, separate reasoning.
+"""
+
+from agentcli.llm.provider import Provider
+from agentcli.llm.traits import Traits, levels
+
+PROVIDER = Provider(
+    protocol="chat_completions",
+    title="SGLang",
+    base_url="http://127.0.0.1:30000/v1",
+    start="python -m sglang.launch_server --model-path MODEL --tool-call-parser PARSER",
+    traits=Traits(
+        efforts=levels("low medium high", chat_template_kwargs={"enable_thinking": False})
+    ),
+    rank=9,
+)
