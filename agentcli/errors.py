@@ -131,7 +131,8 @@ _CONFIGURATION_KINDS = frozenset(
 
 class LLMError(AgentError):
     """A failed model call. `retry_after` is the wait in seconds the server asked for, if any;
-    `said` is all that the server said about it, with codes and names of parameters."""
+    `said` is all that the server said about it, with codes and names of parameters. `generation` is
+    what the model wrote as a call that the server could not read."""
 
     def __init__(
         self,
@@ -142,10 +143,12 @@ class LLMError(AgentError):
         retry_after: float | None = None,
         hint: str = "",
         said: str = "",
+        generation: str = "",
     ) -> None:
         super().__init__(message, hint=hint)
         self.kind = kind
         self.said = said
+        self.generation = generation
         self.status = status
         self.retry_after = retry_after
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import httpx2
 
 from agentcli.errors import ConfigError
+from agentcli.llm.connections import certificates, proxy_for
 from agentcli.llm.wire_protocol import CHECK_ADDRESS, Endpoint, ReplySize, bad_response
 
 _KEEP_ALIVE_S = 300.0
@@ -25,27 +26,38 @@ _PACKED = ("gzip", "x-gzip", "deflate")
 def http_client(endpoint: Endpoint, size: ReplySize) -> httpx2.Client:
     """Return a client that limits each reply to `size` as it is when the reply begins. It follows
     no redirects, so that neither prompt nor key ever goes to another place, and loads certificates
-    only for TLS."""
+    only for TLS. Raises ConfigError for a proxy or certificates that can't be used."""
 
     def bound(response: httpx2.Response) -> None:
         assert isinstance(response.stream, httpx2.SyncByteStream)
         packed = response.headers.pop("content-encoding", "identity").strip().lower()
         response.stream = _Bounded(response.stream, packed, size.most_bytes, response.status_code)
 
-    timeout = httpx2.Timeout(endpoint.read_timeout_s, connect=endpoint.connect_timeout_s)
+    address = endpoint.base_url
+    proxy = proxy_for(address)
     try:
         return httpx2.Client(
             follow_redirects=False,
             headers={"accept-encoding": "identity"},
             limits=httpx2.Limits(keepalive_expiry=_KEEP_ALIVE_S),
-            timeout=timeout,
-            verify=not endpoint.base_url.startswith("http://"),
+            timeout=httpx2.Timeout(endpoint.read_timeout_s, connect=endpoint.connect_timeout_s),
+            verify=not address.startswith("http://") and certificates(),
+            proxy=proxy.url if proxy else None,
+            # Proxies and certificates are looked up above.
+            trust_env=False,
             event_hooks={"response": [bound]},
         )
     except (ImportError, ValueError) as error:
+        named = proxy.shown if proxy else "the address"
+        needs_socks = isinstance(error, ImportError)
+        what = "SOCKS needs the package socksio" if needs_socks else str(error)
         raise ConfigError(
-            f"can't connect to {endpoint.base_url}: {error}",
-            hint="check HTTP_PROXY, HTTPS_PROXY and ALL_PROXY",
+            f"can't use {named} for {address.partition('?')[0]}: {what}",
+            hint="pip install socksio, where agent is installed; or name a proxy that speaks HTTP"
+            if needs_socks
+            else f"correct {proxy.variable}, or unset it"
+            if proxy
+            else "",
         ) from error
 
 

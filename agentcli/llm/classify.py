@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
-from typing import Any
-from urllib.parse import urlsplit
 
-from agentcli.errors import LLMError, LLMErrorKind
+from agentcli.errors import RETRYABLE, LLMError, LLMErrorKind
+from agentcli.llm.error_bodies import read_body
+from agentcli.llm.waits import reset_in, retry_after, wait_in_words, wait_of
 
 _BY_STATUS = {
     400: LLMErrorKind.BAD_REQUEST,
@@ -48,41 +45,77 @@ _STATUS_BY_WORD = {
 """Maps types and codes of error frames to the status they would have had as a response."""
 
 _OVERFLOW = re.compile(
-    r"context[_ ](?:length|window|size|limit)|prompt is too long|maximum context|too many tokens"
-    r"|input is too long|exceeds? the (?:model|available context)|input token count"
-    r"|too long to fit|maximum prompt length|model token limit|prompt token count"
-    r"|reduce the length of the messages|range of input length",
+    r"context[_ ](?:length|window|size|limit)|(?:prompt|input) is too (?:long|large)"
+    r"|maximum context|too many (?:input )?tokens|exceeds? the (?:model|available context)"
+    r"|input token count|(?:input|prompt) exceeds|too long to fit|maximum prompt length"
+    r"|model token limit|prompt token count|reduce the length of|range of input length"
+    r"|(?:maximum|max) (?:allowed )?(?:input|prompt|model) (?:length|tokens)"
+    r"|exceed_context_size|too large for model with"
+    r"|inputs?`? tokens ?(?:\+|and) ?`?max_(?:new_)?tokens|`?inputs`? must have less than",
     re.IGNORECASE,
 )
-_OVERFLOW_STATUSES = (400, 413, 422, 500)
+"""How a conversation that is too long is refused by Anthropic, OpenAI, Gemini, Bedrock, Moonshot,
+DashScope, z.ai (`Prompt exceeds max length`), MiniMax, xAI, Mistral, Groq, Together, Copilot,
+Hugging Face's TGI (``inputs tokens + `max_new_tokens` must be``), vLLM, SGLang, llama.cpp,
+LM Studio and Ollama."""
+_OVERFLOW_STATUSES = (400, 413, 422, 429, 500, 502, 503)
 _REQUEST_TOO_LARGE = re.compile(r"request too large for", re.IGNORECASE)
 """More tokens than a minute's allowance, so that waiting does not help."""
-
-_BILLING = re.compile(
-    r"insufficient_quota|billing|credit balance|exceeded your current quota", re.I
+_RATE = re.compile(
+    r"rate[ _-]?limit|too many requests|throttl|(?:tokens|requests) per (?:second|minute|hour|day)"
+    r"|too many tokens, please wait|resource_exhausted",
+    re.IGNORECASE,
 )
+_BILLING = re.compile(
+    r"insufficient[ _](?:user[ _])?(?:quota|balance|credits?|funds)|credit balance|arrearage"
+    r"|exceeded your current quota|balance (?:is )?(?:not enough|too low|insufficient)"
+    r"|out of credits|requires more credits|余额不足|欠费|payment required|spend(?:ing)? limit",
+    re.IGNORECASE,
+)
+_BILLING_TOPIC = re.compile(r"\bbilling\b|\brecharge\b|top up", re.IGNORECASE)
+"""About money, which only with a status for refusals means that it lacks."""
 _POLICY = re.compile(
     r"content[_ ](?:policy|filter)|usage polic|safety system|data_inspection_failed", re.I
 )
+_NO_MODEL = re.compile(
+    r"model_not_found|(?:invalid|unknown|no such) model\b|not a valid model|model not exist"
+    r"|\bmodel\b.{0,100}?\b(?:not (?:found|exist)|no longer (?:available|supported)"
+    r"|decommissioned|(?:does not|doesn't) exist)",
+    re.IGNORECASE,
+)
+"""`Invalid model name` is LiteLLM's, `Model Not Exist` DeepSeek's, both with status 400."""
+_BAD_KEY = re.compile(
+    r"(?:invalid|incorrect|expired) (?:proxy )?api[ _-]?key|invalid_api_key|api[ _-]?key not valid",
+    re.IGNORECASE,
+)
+_CANT = re.compile(
+    r"(?:does|do|is|are) not support|n't support|no endpoints found that support|unsupported"
+    r"|requires --|requires? the --",
+    re.IGNORECASE,
+)
+"""What asking again won't change, though the status says that it may."""
 _OUTPUT_LIMIT = re.compile(r"max_(?:completion_|output_)?tokens\b", re.I)
-_RETRY_IN = re.compile(r"retry in ([\d.]+) ?s", re.I)
-"""How Gemini words it that a quota per minute is used up."""
-
-_ERRNO = re.compile(r"^\[Errno -?\d+\] ")
-"""The prefix that Python puts before the system's message."""
-
-_LONGEST_WAIT_S = 1e7
-_LONGEST_SAID = 20_000
-_LONGEST_MESSAGE = 500
-"""Most characters kept of a provider's message."""
+_TEXT_FORMAT = 'or have calls made as text: tool_format = "text" for this provider'
+_HINTS_BY_WORDS = (
+    (re.compile("--jinja"), f"start llama-server with --jinja, {_TEXT_FORMAT}"),
+    (
+        re.compile("--enable-auto-tool-choice|--tool-call-parser"),
+        f"start the server with these options, {_TEXT_FORMAT}",
+    ),
+    (
+        re.compile(r"support (?:tools?\b|tool use|function)", re.I),
+        f"choose a model that can call tools, {_TEXT_FORMAT}",
+    ),
+    (_OUTPUT_LIMIT, "a smaller limit: --set model.max_output_tokens=4096"),
+)
+"""Hints for requests that are refused, by a pattern on the server's words."""
 
 _HINTS = {
     LLMErrorKind.AUTH: "check the key and where it comes from: agent doctor",
     LLMErrorKind.AUTH_PERMANENT: "the key is not allowed to do this",
-    LLMErrorKind.BILLING: "the account has no credit left; another model: -m provider/model",
+    LLMErrorKind.BILLING: "the account's quota or credit is used up; another model: -m NAME",
     LLMErrorKind.MODEL_NOT_FOUND: "see what there is: agent models",
     LLMErrorKind.CONTEXT_OVERFLOW: "go on with a model of a larger window: -m provider/model",
-    LLMErrorKind.CONNECTION: "is the server up, and the address right? agent doctor",
 }
 
 
@@ -99,141 +132,75 @@ def classify(status: int, body: object, headers: Mapping[str, str], origin: str)
     return _classified(status, body, headers, f"{origin} answers {status}")
 
 
-def stream_error(error: object) -> LLMError:
-    """Return the error for an error frame in a stream or in an answer with status 200. Its `code`
-    may be a status."""
-    words = [_field(error, "code"), _field(error, "type")]
-    known = [_STATUS_BY_WORD[word] for word in words if word in _STATUS_BY_WORD]
-    known += [int(word) for word in words if re.fullmatch(r"[45]\d\d", word)]
-    status = known[0] if known else 500
-    return _classified(status, error, {}, "the server broke off")
+def stream_error(body: object) -> LLMError:
+    """Return the error for an error frame in a stream, or an answer with status 200 that is one.
+    Its codes may name a status."""
+    codes = read_body(body).codes
+    known = [_STATUS_BY_WORD[code] for code in codes if code in _STATUS_BY_WORD]
+    known += [int(code) for code in codes if re.fullmatch(r"[45]\d\d", code)]
+    return _classified(known[0] if known else 500, body, {}, "the server broke off")
+
+
+def told(body: object) -> str:
+    """Return the message that a body carries, in one line; empty if there is none."""
+    return read_body(body).message
 
 
 def _classified(status: int, body: object, headers: Mapping[str, str], what: str) -> LLMError:
-    message = _message(body)
-    wait = retry_after(headers)
-    kind = _kind(status, f"{message} {_field(body, 'code')} {_field(body, 'type')}")
-    if status == 429 and (again := _RETRY_IN.search(message)):
-        kind, wait = LLMErrorKind.RATE_LIMIT, wait or _seconds(again[1])
-    hint = _HINTS.get(kind, "")
-    if kind is LLMErrorKind.MODEL_NOT_FOUND and "model" not in message.lower():
-        hint = "is the base URL that of the API, and the model's name right? agent models"
-    if kind is LLMErrorKind.BAD_REQUEST and _OUTPUT_LIMIT.search(message):
-        hint = "a smaller limit: --set model.max_output_tokens=4096"
+    found = read_body(body)
+    message = found.message
+    named = wait_of(found.wait) if found.wait else wait_in_words(message)
+    kind = _kind(status, " ".join([message, *found.codes]), waits=named is not None)
+    wait = retry_after(headers) if kind in RETRYABLE else None
+    if kind is LLMErrorKind.RATE_LIMIT:
+        waits = (wait, named, reset_in(headers))
+        wait = next((each for each in waits if each is not None), None)
+    if status in (400, 413) and not found.all_said:
+        kind = LLMErrorKind.CONTEXT_OVERFLOW
+        message = "no word of a reason; Cerebras, for one, says so that a conversation is too long"
     return LLMError(
         kind,
         f"{what}: {message or kind.replace('_', ' ')}",
         status=status,
         retry_after=wait,
-        hint=hint,
-        said=_all_said(body),
+        hint=_hint(kind, message),
+        said=found.all_said,
+        generation=found.generation,
     )
 
 
-def _all_said(body: object) -> str:
-    """Return everything in an error's body as one text, in which names stand in plain quotes."""
-    if not isinstance(body, str):
-        body = json.dumps(body, ensure_ascii=False, default=str)
-    return body[:_LONGEST_SAID].replace("\\", "")
+def _hint(kind: LLMErrorKind, message: str) -> str:
+    if kind is LLMErrorKind.MODEL_NOT_FOUND and "model" not in message.lower():
+        return "is the base URL that of the API, and the model's name right? agent models"
+    if kind is LLMErrorKind.BAD_REQUEST:
+        return next((hint for words, hint in _HINTS_BY_WORDS if words.search(message)), "")
+    return _HINTS.get(kind, "")
 
 
-def _kind(status: int, words: str) -> LLMErrorKind:
-    """Classify by status, unless the provider's words say better what must happen next."""
-    if status in _OVERFLOW_STATUSES and _OVERFLOW.search(words):
-        return LLMErrorKind.CONTEXT_OVERFLOW
+def _kind(status: int, words: str, *, waits: bool) -> LLMErrorKind:
+    """Classify by status, unless the provider's words say better what must happen next. `waits`:
+    the server says how long to wait."""
+    refused = status in (400, 402, 403, 413, 422, 429)
+    limited = _RATE.search(words)
     if status in (413, 429) and _REQUEST_TOO_LARGE.search(words):
         return LLMErrorKind.CONTEXT_OVERFLOW
-    if status in (400, 402, 403, 429) and _BILLING.search(words):
+    if status in _OVERFLOW_STATUSES and _OVERFLOW.search(words) and not limited:
+        return LLMErrorKind.CONTEXT_OVERFLOW
+    if status == 429 and waits:
+        return LLMErrorKind.RATE_LIMIT
+    if (refused or status == 500) and _BILLING.search(words):
         return LLMErrorKind.BILLING
+    if refused and _BILLING_TOPIC.search(words):
+        return LLMErrorKind.BILLING
+    if status in (400, 500) and _BAD_KEY.search(words):
+        return LLMErrorKind.AUTH
     if status in (400, 403, 422) and _POLICY.search(words):
         return LLMErrorKind.CONTENT_POLICY
+    if status in (400, 500) and limited:
+        return LLMErrorKind.RATE_LIMIT
+    if status in (400, 403, 422, 500) and _NO_MODEL.search(words):
+        return LLMErrorKind.MODEL_NOT_FOUND
+    if status in (404, 500) and _CANT.search(words):
+        return LLMErrorKind.BAD_REQUEST
     fallback = LLMErrorKind.SERVER_ERROR if status >= 500 else LLMErrorKind.BAD_REQUEST
     return _BY_STATUS.get(status, fallback)
-
-
-def http_failure(origin: str, error: BaseException, start: str = "") -> LLMError | None:
-    """Return the error for an exception of the HTTP client, None for any other. `start` is the
-    command that starts the server, if it is a local one."""
-    import httpx2
-
-    what = _ERRNO.sub("", str(error)) or type(error).__name__
-    if isinstance(error, httpx2.ConnectError) and _is_local(origin) and _is_refused(error):
-        again = "or see what else can be reached: agent models"
-        return LLMError(
-            LLMErrorKind.NOT_RUNNING,
-            f"nothing listens at {origin}",
-            hint=f"start it: {start}\n  {again}" if start else f"start the server; {again}",
-        )
-    if isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.ProxyError):
-        return LLMError(
-            LLMErrorKind.CONNECTION,
-            f"can't reach {origin}: {what}",
-            hint=_HINTS[LLMErrorKind.CONNECTION],
-        )
-    if isinstance(error, httpx2.TimeoutException):
-        return LLMError(LLMErrorKind.TIMEOUT, f"{origin} did not answer in time")
-    if isinstance(error, httpx2.TransportError):
-        return LLMError(LLMErrorKind.CONNECTION, f"the connection to {origin} broke: {what}")
-    if isinstance(error, httpx2.DecodingError):
-        return LLMError(LLMErrorKind.BAD_RESPONSE, f"{origin} sent a garbled answer ({what})")
-    return None
-
-
-def _is_local(origin: str) -> bool:
-    host = urlsplit(origin).hostname or ""
-    return host in ("localhost", "::1") or host.startswith("127.")
-
-
-def _is_refused(error: BaseException | None) -> bool:
-    """Whether the system refused the connection, however often that error was wrapped."""
-    while error is not None and not isinstance(error, ConnectionRefusedError):
-        error = error.__cause__ or error.__context__
-    return error is not None
-
-
-def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Return the seconds the server asks to wait: `retry-after-ms`, or `retry-after` as seconds or
-    a date. LiteLLM's proxy passes the latter on under its own name."""
-    milliseconds = _seconds(headers.get("retry-after-ms", ""))
-    if milliseconds is not None:
-        return milliseconds / 1000
-    value = headers.get("retry-after") or headers.get("llm_provider-retry-after", "")
-    seconds = _seconds(value)
-    return _until(value) if seconds is None else seconds
-
-
-def _seconds(value: str) -> float | None:
-    return min(float(value), _LONGEST_WAIT_S) if re.fullmatch(r"\d+(\.\d+)?", value) else None
-
-
-def _until(date: str) -> float | None:
-    try:
-        seconds = (parsedate_to_datetime(date) - datetime.now(UTC)).total_seconds()
-    except (ValueError, TypeError, OverflowError):
-        return None
-    return min(max(0.0, seconds), _LONGEST_WAIT_S)
-
-
-def _inner(body: object) -> object:
-    """Return the error object; some servers put it into a list or omit the wrapper around it."""
-    if isinstance(body, list) and body:
-        body = body[0]
-    return body.get("error", body) if isinstance(body, Mapping) else body
-
-
-def _field(body: object, name: str) -> str:
-    inner = _inner(body)
-    return str(inner.get(name) or "") if isinstance(inner, Mapping) else ""
-
-
-def _message(body: object) -> str:
-    """Return the provider's own message, cut to a few lines; empty for an HTML page."""
-    inner = _inner(body)
-    text: Any = _field(body, "message") or _field(body, "detail")
-    if not text and isinstance(inner, str) and not inner.lstrip().startswith("<"):
-        text = inner
-    words = " ".join(str(text).split())
-    if len(words) <= _LONGEST_MESSAGE:
-        return words
-    # Cut between words: half a secret could no longer be recognised as one.
-    return words[:_LONGEST_MESSAGE].rpartition(" ")[0] + " …"

@@ -12,9 +12,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar
+from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
 from agentcli.errors import LLMError
-from agentcli.llm.classify import classify, http_failure
+from agentcli.llm.answers import checked_answer, taken_apart
+from agentcli.llm.classify import classify
+from agentcli.llm.connections import http_failure
 from agentcli.llm.lazy_sdk import make_lazy
 from agentcli.llm.provider import built_in
 from agentcli.llm.wire_protocol import (
@@ -22,12 +25,8 @@ from agentcli.llm.wire_protocol import (
     ReplySize,
     StreamItem,
     WireParts,
-    check_event_stream,
     check_object,
-    checked_answer,
     parsing_reply,
-    sent_events,
-    text_lines,
     unknown_failure,
 )
 from agentcli.messages import Message, Reply, Request
@@ -79,35 +78,46 @@ class SDKProtocol(ABC):
         from agentcli.llm.bounded_http import http_client
 
         make_lazy(self.sdk)
+        address, query = self._address()
         self._client = getattr(self._sdk, self.client)(
             api_key=self._endpoint.api_key or "none",
-            base_url=self._endpoint.base_url,
+            base_url=address,
+            default_query=query,
             default_headers=dict(self._endpoint.headers),
             http_client=http_client(self._endpoint, self._size),
             max_retries=0,
         )
+
+    def _address(self) -> tuple[str, dict[str, str]]:
+        """Return the address that paths are added to, and what its query adds to each request. An
+        address that holds the path already, or for Anthropic's API ends in `/v1`, means the same
+        as one without."""
+        address = urlsplit(self._endpoint.base_url)
+        version = "/v1" if self.path.startswith("/v1/") else ""
+        path = address.path.rstrip("/").removesuffix(self.path).removesuffix(version)
+        return urlunsplit(address._replace(path=path, query="")), dict(parse_qsl(address.query))
 
     def answer(self, request: Request) -> Iterator[StreamItem]:
         body = self._body(request)
         self._size.expect(request, stream=self._endpoint.stream)
         options = {"headers": {"content-type": "application/json"}}
         post = partial(self._client.post, self.path, cast_to=object, content=body, options=options)
-        with parsing_reply():
-            if not self._endpoint.stream:
-                yield self._parse(check_object(post()))
-                return
-            with post(stream=True, stream_cls=self._sdk.Stream[object]) as stream:
-                check_event_stream(stream.response.headers.get("content-type", ""))
-                events = sent_events(text_lines(stream.response.iter_bytes()))
-                yield from checked_answer(self._read(events))
+        with parsing_reply(), post(stream=True, stream_cls=self._sdk.Stream[object]) as stream:
+            kind = stream.response.headers.get("content-type", "")
+            streamed, objects = taken_apart(stream.response.iter_bytes(), kind)
+            if streamed:
+                yield from checked_answer(self._read(objects))
+            else:
+                yield self._parse(next(objects))
 
     def body_bytes(self, request: Request) -> int:
         return len(self._body(request))
 
     def translate(self, error: Exception) -> LLMError:
-        origin = self._endpoint.base_url
+        origin = self._endpoint.base_url.partition("?")[0]
         if isinstance(error, self._sdk.APIStatusError):
-            return classify(error.status_code, error.body, error.response.headers, origin)
+            # The SDK's own `body` is only a part of what was sent.
+            return classify(error.status_code, error.response.text, error.response.headers, origin)
         wrapped = isinstance(error, self._sdk.APIConnectionError)
         cause = (error.__cause__ if wrapped else None) or error
         start = built_in(self._endpoint.provider).start

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import codecs
 import json
 import logging
 import re
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import Any, NoReturn, Protocol
 from uuid import uuid4
 
@@ -31,9 +28,6 @@ _PARSE_ERRORS = (
 )
 """Raised by code that parses an answer which does not have the expected form."""
 
-_IDLE_S = 600.0
-"""How long signs of life count; if nothing else comes by then, the server counts as silent."""
-
 _MOST_TOKENS = 1_000_000_000
 """Larger token counts are treated as invalid."""
 
@@ -50,8 +44,6 @@ _BYTES_BESIDE = 24_000_000
 """Additional bytes, because OpenAI's Responses repeat the whole reply four times."""
 _LARGEST_WHOLE = 16_000_000
 """Most bytes of an answer that is not streamed."""
-_LARGEST_EVENT = 8_000_000
-"""Most characters of a server-sent event."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,72 +261,6 @@ def unknown_failure(origin: str, error: BaseException) -> LLMError:
     )
 
 
-def text_lines(chunks: Iterable[bytes]) -> Iterator[str]:
-    """Yield lines that end in LF, CR or CRLF only: JSON may contain the separators that Unicode
-    knows. Raises UnicodeDecodeError, and LLMError for a line that is too long."""
-    decoder = codecs.getincrementaldecoder("utf-8-sig")()
-    pending: list[str] = []
-    length = 0
-    after_cr = False
-    for chunk in chunks:
-        text = decoder.decode(chunk)
-        if after_cr and text:
-            text = text.removeprefix("\n")
-            after_cr = False
-        after_cr = after_cr or text.endswith("\r")
-        if "\r" in text:
-            text = text.replace("\r\n", "\n").replace("\r", "\n")
-        *whole, rest = text.split("\n")
-        for line in whole:
-            yield "".join([*pending, line])
-            pending, length = [], 0
-        pending.append(rest)
-        length += len(rest)
-        _check_length(length)
-    decoder.decode(b"", final=True)
-    yield "".join(pending)
-
-
-def sent_events(lines: Iterable[str]) -> Iterator[Mapping[str, Any]]:
-    """Yield the JSON objects of a stream of server-sent events; `{}` stands for OpenAI's `[DONE]`.
-
-    The stream is read to its very end, as only then can the connection serve the next request.
-    Format: https://html.spec.whatwg.org/multipage/server-sent-events.html
-    """
-    data: list[str] = []
-    length = 0
-    for line in chain(lines, [""]):
-        if line.startswith("data:"):
-            data.append(line[5:].removeprefix(" "))
-            length += len(line)
-            _check_length(length)
-        elif not line and data:
-            text, data, length = "\n".join(data).strip(), [], 0
-            if text:
-                yield {} if text == "[DONE]" else check_object(json.loads(text))
-
-
-def _check_length(length: int) -> None:
-    if length > _LARGEST_EVENT:
-        raise bad_response(f"the server sent an event of more than {_LARGEST_EVENT / 1e6:.0f} MB")
-
-
-def checked_answer(items: Iterable[StreamItem]) -> Iterator[StreamItem]:
-    """Yield `items`, dropping idle signs of life once the server has sent nothing else for too
-    long. Raises LLMError when there is no Reply among them."""
-    latest = time.monotonic()
-    answered = False
-    for item in items:
-        answered = answered or isinstance(item, Reply)
-        if not (isinstance(item, StillAlive) and item.idle):
-            latest = time.monotonic()
-        elif time.monotonic() - latest > _IDLE_S:
-            continue
-        yield item
-    if not answered:
-        raise broken_off()
-
-
 def broken_off() -> LLMError:
     """Return the error for a stream without its end mark, which is no answer, however long it
     was."""
@@ -343,17 +269,6 @@ def broken_off() -> LLMError:
 
 def bad_response(message: str, hint: str = "") -> LLMError:
     return LLMError(LLMErrorKind.BAD_RESPONSE, message, hint=hint)
-
-
-def check_event_stream(content_type: str) -> None:
-    if "text/event-stream" not in content_type:
-        whole = "json" in content_type
-        raise bad_response(
-            f"the server answered with {content_type or 'no content type'} instead of a stream",
-            "if the server can't stream, set stream = false for this provider"
-            if whole
-            else CHECK_ADDRESS,
-        )
 
 
 def check_object(data: object) -> Mapping[str, Any]:

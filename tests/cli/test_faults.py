@@ -28,7 +28,6 @@ NAMES = [
     "silent-anthropic_messages-whole",
     "mute-chat_completions-streamed",
     "falls silent-responses-streamed",
-    "comments only-chat_completions-streamed",
     "sends a page, always-responses-whole",
     "sends a page, always-chat_completions-streamed",
     "sends not UTF-8, always-anthropic_messages-streamed",

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from agentcli.errors import ConfigError, LLMError, LLMErrorKind
 from agentcli.events.progress import TextDelta
-from agentcli.llm import wire_protocol
+from agentcli.llm import answers
+from agentcli.llm.answers import checked_answer, sent_events, text_lines
 from agentcli.llm.classify import classify, stream_error
 from agentcli.llm.protocols.anthropic_messages import AnthropicMessages
 from agentcli.llm.protocols.chat_completions import ChatCompletions
@@ -19,9 +20,6 @@ from agentcli.llm.protocols.responses import Responses
 from agentcli.llm.wire_protocol import (
     Endpoint,
     StillAlive,
-    checked_answer,
-    sent_events,
-    text_lines,
     text_of,
     token_count,
     tool_call,
@@ -104,7 +102,7 @@ def test_text_is_text_or_the_texts_of_parts():
 
 def test_signs_of_life_do_not_count_for_ever(monkeypatch):
     clock = iter(range(0, 10_000, 400))
-    monkeypatch.setattr(wire_protocol.time, "monotonic", lambda: float(next(clock)))
+    monkeypatch.setattr(answers.time, "monotonic", lambda: float(next(clock)))
     ping, piece = StillAlive(idle=True), StillAlive()
     reply = Reply("x", (), FinishReason.STOP, Usage(), "m", "r")
     items = [ping, ping, ping, piece, ping, TextDelta("x"), ping, ping, reply]

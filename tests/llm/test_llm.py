@@ -10,10 +10,12 @@ from email.utils import format_datetime
 import pytest
 
 from agentcli.errors import LLMErrorKind
+from agentcli.llm.answers import COMMENT, sent_events
 from agentcli.llm.catalog import Catalog
-from agentcli.llm.classify import classify, retry_after
+from agentcli.llm.classify import classify
 from agentcli.llm.client import backoff
-from agentcli.llm.wire_protocol import sent_events, unique_calls, wire_arguments, wire_name
+from agentcli.llm.waits import retry_after
+from agentcli.llm.wire_protocol import unique_calls, wire_arguments, wire_name
 from agentcli.messages import ToolCall, Usage
 from agentcli.settings import LLMSettings, PriceSettings
 
@@ -90,7 +92,7 @@ def test_whatever_a_model_made_up_goes_back_in_a_form_that_is_taken():
 
 def test_server_sent_events_are_joined_and_the_end_is_marked():
     lines = ["event: x", 'data: {"a":', "data: 1}", "", ": comment", "data:[DONE]", ""]
-    assert list(sent_events(lines)) == [{"a": 1}, {}]
+    assert list(sent_events(lines)) == [{"a": 1}, COMMENT, {}]
 
 
 @pytest.mark.parametrize(

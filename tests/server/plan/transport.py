@@ -45,7 +45,6 @@ _SILENT: dict[str, tuple[Callable[[Scene], Step], tuple[bool, ...]]] = {
     "silent": (lambda scene: Hang(scene.released), (True, False)),
     "mute": (lambda scene: Hang(scene.released, headers=False), (True, False)),
     "falls silent": (lambda scene: Hang(scene.released, HALF, after=3), (True,)),
-    "comments only": (lambda scene: Trickle(scene.released), (True,)),
     "blanks only": (lambda scene: Trickle(scene.released, b" "), (False,)),
 }
 _STALLED = Fails("stalled", requests=1 + RETRIES)

@@ -1,0 +1,183 @@
+"""Takes an answer apart into JSON objects, whatever form it arrives in, and refuses those that tell
+of a failure.
+
+What an answer is shows in its first line; its content type is not asked, as servers and gateways
+get it wrong. A whole reply to a request for a stream is as good as a stream, and the other way
+round.
+"""
+
+from __future__ import annotations
+
+import codecs
+import json
+import re
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
+from typing import Any
+
+from agentcli.llm.classify import stream_error, told
+from agentcli.llm.wire_protocol import (
+    CHECK_ADDRESS,
+    StillAlive,
+    StreamItem,
+    bad_response,
+    broken_off,
+    check_object,
+)
+from agentcli.messages import Reply
+
+_IDLE_S = 600.0
+"""How long signs of life count; if nothing else comes by then, the server counts as silent."""
+_LONGEST_LINE = 8_000_000
+"""Most characters of a line or a server-sent event."""
+_LONGEST_WHOLE = 16_000_000
+"""Most characters of an answer that is no stream."""
+_SHOWN = 200
+"""Characters shown of an answer that is no JSON."""
+_EVENT_LINE = re.compile(r"(?:data|event|id|retry|error)?:")
+_REPLY_PARTS = ("choices", "output", "content")
+"""Members of which a whole reply has one, in the wire formats there are."""
+COMMENT: Mapping[str, Any] = {"type": "ping"}
+"""Stands for a comment in a stream. Every wire format takes an event that it does not know as a
+sign of life; this one is Anthropic's own."""
+
+
+def taken_apart(
+    chunks: Iterable[bytes], content_type: str
+) -> tuple[bool, Iterator[Mapping[str, Any]]]:
+    """Return whether an answer is a stream, and its JSON objects; a whole answer has one.
+    `content_type` is only shown to people. Raises LLMError, also while the objects are read, if
+    the answer is something else or tells of a failure."""
+    lines = text_lines(chunks)
+    first = next((line for line in lines if line.strip()), "")
+    if _EVENT_LINE.match(first):
+        return True, sent_events(chain([first], lines))
+    return False, iter([_whole(chain([first], lines), content_type)])
+
+
+def _whole(lines: Iterable[str], content_type: str) -> Mapping[str, Any]:
+    kept: list[str] = []
+    length = 0
+    for line in lines:
+        kept.append(line)
+        length += len(line)
+        _check_length(length, _LONGEST_WHOLE)
+    text = "\n".join(kept).strip()
+    if not text.startswith(("{", "[", "null")):
+        form = content_type.partition(";")[0].strip() or "no content type"
+        said = told(text)[:_SHOWN]
+        shown = f"{form}: {said}" if said else form if text else "nothing"
+        raise bad_response(f"the server answered with {shown}", CHECK_ADDRESS)
+    data = json.loads(text)
+    parts = [data.get(part) for part in _REPLY_PARTS] if isinstance(data, Mapping) else []
+    if told(data) and (not any(parts) or _is_failure(data)):
+        raise stream_error(data)
+    return check_object(data)
+
+
+def _is_failure(data: Mapping[str, Any]) -> bool:
+    return bool(data.get("error")) or "error" in (data.get("type"), data.get("object"))
+
+
+def _checked_event(data: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return `data`, which is an event of a stream. Raises LLMError if it tells of a failure: as an
+    error, or because it is no event at all and carries a message."""
+    choices = data.get("choices")
+    if _is_failure(data) or (not choices and "type" not in data and told(data)):
+        raise stream_error(data)
+    if choices and isinstance(choices[0], Mapping) and choices[0].get("error"):
+        raise stream_error(choices[0])
+    return data
+
+
+def text_lines(chunks: Iterable[bytes]) -> Iterator[str]:
+    """Yield lines that end in LF, CR or CRLF only: JSON may contain the separators that Unicode
+    knows. Raises UnicodeDecodeError, and LLMError for a line that is too long."""
+    decoder = codecs.getincrementaldecoder("utf-8-sig")()
+    pending: list[str] = []
+    length = 0
+    after_cr = False
+    for chunk in chunks:
+        text = decoder.decode(chunk)
+        if after_cr and text:
+            text = text.removeprefix("\n")
+            after_cr = False
+        after_cr = after_cr or text.endswith("\r")
+        if "\r" in text:
+            text = text.replace("\r\n", "\n").replace("\r", "\n")
+        *whole, rest = text.split("\n")
+        for line in whole:
+            yield "".join([*pending, line])
+            pending, length = [], 0
+        pending.append(rest)
+        length += len(rest)
+        _check_length(length)
+    decoder.decode(b"", final=True)
+    yield "".join(pending)
+
+
+def sent_events(lines: Iterable[str]) -> Iterator[Mapping[str, Any]]:
+    """Yield the JSON objects of a stream of server-sent events; `{}` stands for OpenAI's `[DONE]`,
+    COMMENT for a comment. Raises LLMError for one that tells of a failure.
+
+    The stream is read to its very end, as only then can the connection serve the next request.
+    Format: https://html.spec.whatwg.org/multipage/server-sent-events.html; llama.cpp's older
+    servers end a stream with a line `error: {…}`.
+    """
+    data: list[str] = []
+    length = 0
+    failed = False
+    for line in chain(lines, [""]):
+        if line.startswith("data:"):
+            data.append(line[5:].removeprefix(" "))
+            length += len(line)
+            _check_length(length)
+        elif not line and data:
+            text, data, length = "\n".join(data).strip(), [], 0
+            if text == "[DONE]":
+                yield {}
+            elif text:
+                yield _checked_event(_event(text, failed))
+        elif line.startswith(":"):
+            yield COMMENT
+        elif line.startswith("error:"):
+            raise stream_error(line[6:])
+        else:
+            failed = line.startswith("event:") and line[6:].strip() == "error"
+
+
+def _event(text: str, failed: bool) -> Mapping[str, Any]:
+    """Return the event with this text. Raises LLMError if it is said to have `failed` or is plain
+    text instead of JSON."""
+    if failed:
+        raise stream_error(text)
+    try:
+        return check_object(json.loads(text))
+    except ValueError:
+        if text.startswith(("{", "[")) or not told(text):
+            raise
+        raise stream_error(text) from None
+
+
+def _check_length(length: int, most: int = _LONGEST_LINE) -> None:
+    if length > most:
+        raise bad_response(
+            f"the server sent more than {most / 1e6:.0f} MB without an end, too much for a reply"
+        )
+
+
+def checked_answer(items: Iterable[StreamItem]) -> Iterator[StreamItem]:
+    """Yield `items`, dropping idle signs of life once the server has sent nothing else for too
+    long. Raises LLMError when there is no Reply among them."""
+    latest = time.monotonic()
+    answered = False
+    for item in items:
+        answered = answered or isinstance(item, Reply)
+        if not (isinstance(item, StillAlive) and item.idle):
+            latest = time.monotonic()
+        elif time.monotonic() - latest > _IDLE_S:
+            continue
+        yield item
+    if not answered:
+        raise broken_off()

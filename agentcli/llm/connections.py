@@ -1,0 +1,147 @@
+"""The way to a server: the proxy in between, the certificates, and what a connection that fails
+means for people."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from ipaddress import ip_address, ip_network
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from agentcli.errors import ConfigError, LLMError, LLMErrorKind
+
+if TYPE_CHECKING:
+    import ssl
+
+_ERRNO = re.compile(r"^\[Errno -?\d+\] ")
+"""The prefix that Python puts before the system's message."""
+_UNKNOWN_CA = "CERTIFICATE_VERIFY_FAILED"
+_CA_HINT = (
+    "if the server, or a proxy in between, has a certificate of its own, name the file of its CA: "
+    "export SSL_CERT_FILE=/path/to/ca.pem"
+)
+
+
+@dataclass(frozen=True)
+class Proxy:
+    """A proxy, and the variable that names it."""
+
+    url: str
+    variable: str
+
+    @property
+    def shown(self) -> str:
+        """The proxy for people, without user and password."""
+        address = urlsplit(self.url)
+        host = address.netloc.rpartition("@")[2]
+        return f"{address.scheme}://{host} ({self.variable})"
+
+
+def proxy_for(base_url: str) -> Proxy | None:
+    """Return the proxy through which requests to `base_url` go, as the environment or the system
+    says; None for a direct connection. This machine is reached directly, as in Go's net/http."""
+    from urllib.request import getproxies
+
+    address = urlsplit(base_url)
+    host = address.hostname or ""
+    known = getproxies()
+    scheme = next((name for name in (address.scheme, "all") if known.get(name)), "")
+    if not scheme or is_local(base_url) or _is_exempt(host, address.port, known.get("no", "")):
+        return None
+    url = known[scheme] if "://" in known[scheme] else f"http://{known[scheme]}"
+    names = (f"{scheme}_proxy", f"{scheme.upper()}_PROXY")
+    variable = next((name for name in names if os.environ.get(name)), "the system's settings")
+    return Proxy(url, variable)
+
+
+def _is_exempt(host: str, port: int | None, exempt: str) -> bool:
+    """Whether an entry of NO_PROXY fits: `*`, a host with or without port, the end of a name, an
+    address, or a network as in `10.0.0.0/8`."""
+    for entry in re.split(r"[,\s]+", exempt.lower()):
+        name = entry.partition("://")[2] or entry
+        with_port = re.fullmatch(r"(.*[^:]|\[.*\]):(\d+)", name)
+        if with_port and ("]" in name or ":" not in with_port[1]):
+            if port != int(with_port[2]):
+                continue
+            name = with_port[1]
+        name = name.strip("[]").removeprefix("*.").removeprefix(".")
+        if entry == "*" or (name and (host == name or host.endswith(f".{name}"))):
+            return True
+        if _is_in_network(host, name):
+            return True
+    return False
+
+
+def _is_in_network(host: str, network: str) -> bool:
+    try:
+        return ip_address(host) in ip_network(network, strict=False)
+    except ValueError:
+        return False
+
+
+def certificates() -> ssl.SSLContext:
+    """Return what servers are verified by. Raises ConfigError if a file that the environment names
+    can't be used."""
+    import httpcore2
+
+    try:
+        return httpcore2.default_ssl_context()
+    except OSError as error:
+        named = [name for name in ("SSL_CERT_FILE", "SSL_CERT_DIR") if os.environ.get(name)]
+        variable = named[0] if named else "the system"
+        file = f" ({os.environ[named[0]]})" if named else ""
+        raise ConfigError(
+            f"the certificates of {variable}{file} can't be loaded: {error.strerror or error}",
+            hint="name a PEM file that holds the CA of the server, or unset it" if named else "",
+        ) from error
+
+
+def http_failure(origin: str, error: BaseException, start: str = "") -> LLMError | None:
+    """Return the error for an exception of the HTTP client, None for any other. `start` is the
+    command that starts the server, if it is a local one."""
+    import httpx2
+
+    what = _ERRNO.sub("", str(error)) or type(error).__name__
+    if isinstance(error, httpx2.ConnectError) and is_local(origin) and _is_refused(error):
+        again = "or see what else can be reached: agent models"
+        return LLMError(
+            LLMErrorKind.NOT_RUNNING,
+            f"nothing listens at {origin}",
+            hint=f"start it: {start}\n  {again}" if start else f"start the server; {again}",
+        )
+    if isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.ProxyError):
+        return _unreachable(origin, what)
+    if isinstance(error, httpx2.TimeoutException):
+        return LLMError(LLMErrorKind.TIMEOUT, f"{origin} did not answer in time")
+    if isinstance(error, httpx2.TransportError):
+        return LLMError(LLMErrorKind.CONNECTION, f"the connection to {origin} broke: {what}")
+    if isinstance(error, httpx2.DecodingError):
+        return LLMError(LLMErrorKind.BAD_RESPONSE, f"{origin} sent a garbled answer ({what})")
+    return None
+
+
+def _unreachable(origin: str, what: str) -> LLMError:
+    proxy = proxy_for(origin)
+    hint = "is the server up, and the address right? agent doctor"
+    if proxy:
+        host = urlsplit(origin).hostname
+        hint = f"is the proxy right? If {host} needs none: export NO_PROXY={host}"
+    if _UNKNOWN_CA in what:
+        hint = _CA_HINT
+    through = f" through the proxy {proxy.shown}" if proxy else ""
+    return LLMError(LLMErrorKind.CONNECTION, f"can't reach {origin}{through}: {what}", hint=hint)
+
+
+def is_local(origin: str) -> bool:
+    """Whether an address is one of this machine."""
+    host = urlsplit(origin).hostname or ""
+    return host in ("localhost", "::1") or host.startswith("127.")
+
+
+def _is_refused(error: BaseException | None) -> bool:
+    """Whether the system refused the connection, however often that error was wrapped."""
+    while error is not None and not isinstance(error, ConnectionRefusedError):
+        error = error.__cause__ or error.__context__
+    return error is not None
