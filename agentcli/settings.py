@@ -21,8 +21,8 @@ def setting(default: Any, description: str, **bounds: Any) -> Any:
 class ModelSettings(_Section):
     name: str = setting("", "provider/model; empty: chosen by the API keys that are set")
     fallback: list[str] = setting([], "models to try in this order when that one can't answer")
-    effort: Literal["", "none", "low", "medium", "high"] = setting(
-        "", "how much the model reasons; empty: the provider's default"
+    effort: Literal["", "none", "minimal", "low", "medium", "high", "xhigh", "max"] = setting(
+        "", "none to max: how much the model reasons; empty: the provider's default"
     )
     temperature: Literal[""] | Annotated[float, Field(ge=0, le=2)] = setting(
         "", "sampling temperature, 0 to 2; empty: the provider's default"

@@ -11,13 +11,15 @@ from acp.schema import (
     SessionModeState,
 )
 
+from agentcli.llm.traits import LEVELS
+
 MODE, MODEL, EFFORT = "mode", "model", "effort"
 SETTINGS = {MODE: "agent.approval", MODEL: "model.name", EFFORT: "model.effort"}
 """The setting of each choice."""
 
 _USUAL = "default"
 """The effort if none is asked for."""
-_EFFORTS = (_USUAL, "none", "low", "medium", "high")
+_EFFORTS = (_USUAL, *LEVELS)
 _MODES: Mapping[str, tuple[str, str]] = {
     "ask": ("Ask", "Asks for what the sandbox or a checkpoint doesn't hold"),
     "auto-edit": ("Auto-edit", "As Ask, and changes files unasked where there is no sandbox"),

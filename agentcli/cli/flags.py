@@ -14,7 +14,7 @@ from agentcli.cli.options import Assignments, option
 from agentcli.errors import UsageError
 
 _FORMATS = "text|json|stream-json"
-_EFFORTS = "none|low|medium|high"
+_EFFORTS = "none|minimal|low|medium|high|xhigh|max"
 _EVIDENCE = "tests"
 _MODES = "ask|auto-edit|plan|yolo"
 _TIME = re.compile(r"(\d+(?:\.\d+)?)([smh]?)")
@@ -47,9 +47,10 @@ class Flags:
             "Model to use, or as much of its name as fits only one: sonnet, gpt-5.5.",
         ),
     ] = None
-    effort: Annotated[str | None, option(f"--effort {_EFFORTS}", "How much the model reasons.")] = (
-        None
-    )
+    effort: Annotated[
+        str | None,
+        option(f"--effort {_EFFORTS}", "How much the model reasons, or the nearest it can."),
+    ] = None
     folder: Annotated[str | None, option("--cd, -C DIR", "Folder to work in.")] = None
     add_dir: Annotated[
         list[str] | None, option("--add-dir DIR", "Another folder to write to; repeatable.")

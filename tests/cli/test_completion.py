@@ -26,7 +26,7 @@ def offered(agent, line: str) -> tuple[str, list[str]]:
         ("agent config s", "words", ["show", "set"]),
         ("agent help doc", "words", ["doctor"]),
         ("agent run --max-t", "words", ["--max-turns", "--max-time"]),
-        ("agent run --effort ", "words", ["none", "low", "medium", "high"]),
+        ("agent run --effort m", "words", ["minimal", "medium", "max"]),
         ("agent run --effort=l", "words", ["--effort=low"]),
         ("agent -", "words", ["--continue", "--model"]),
         ("agent config set agent.max_tu", "words", ["agent.max_turns"]),

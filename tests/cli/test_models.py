@@ -204,7 +204,7 @@ def test_effort_is_said_to_each_provider(agent, serve, api, effort):
 def test_an_effort_that_is_none_is_refused(agent):
     done = agent("run", "x", "--effort", "extreme")
     assert done.returncode == 2
-    assert "none, low, medium, high" in done.stderr
+    assert "none, minimal, low, medium, high, xhigh, max" in done.stderr
 
 
 @pytest.mark.parametrize("api", ["responses", "anthropic_messages"])

@@ -1,7 +1,7 @@
-"""Set how much the model reasons: none, low, medium, high, or as the provider decides.
+"""Set how much the model reasons, from none to max, or as the provider decides (default).
 
-It applies from the next request on, for this conversation. Without a level, the current one is
-shown. To keep it: agent config set model.effort high
+It applies from the next request on, for this conversation: the level, or the nearest that the model
+takes. Without a level, the current one is shown. To keep it: agent config set model.effort high
 """
 
 from __future__ import annotations
