@@ -24,8 +24,10 @@ from agentcli.llm.wire_protocol import (
     bad_response,
     broken_off,
     check_object,
+    tool_call,
+    unique_calls,
 )
-from agentcli.messages import Reply
+from agentcli.messages import FinishReason, Reply, Usage
 
 _IDLE_S = 600.0
 """How long signs of life count; if nothing else comes by then, the server counts as silent."""
@@ -36,6 +38,8 @@ _LONGEST_WHOLE = 16_000_000
 _SHOWN = 200
 """Characters shown of an answer that is no JSON."""
 _EVENT_LINE = re.compile(r"(?:data|event|id|retry|error)?:")
+_CALLED = re.compile(r"""(?:<function=|"name"\s*:\s*")([\w.-]+)""")
+_ARGUMENTS = re.compile(r"\{.*\}", re.DOTALL)
 _REPLY_PARTS = ("choices", "output", "content")
 """Members of which a whole reply has one, in the wire formats there are."""
 COMMENT: Mapping[str, Any] = {"type": "ping"}
@@ -181,3 +185,31 @@ def checked_answer(items: Iterable[StreamItem]) -> Iterator[StreamItem]:
         yield item
     if not answered:
         raise broken_off()
+
+
+def refused_reply(generation: str, model: str) -> Reply:
+    """Return the reply that a server refused as it could not read the calls in it, or because they
+    do not fit the tools (Groq's `tool_use_failed`, which quotes the reply as `failed_generation`).
+    What is wrong with a call is left to the tools to say, as with any other; text without the name
+    of a tool stays text."""
+    try:
+        found = json.loads(generation)
+    except (ValueError, RecursionError):
+        found = None
+    objects = found if isinstance(found, list) else [found]
+    calls = [
+        tool_call("", each["name"], each.get("arguments", each.get("parameters")))
+        for each in objects
+        if isinstance(each, Mapping) and each.get("name")
+    ]
+    if not calls and (name := _CALLED.search(generation)):
+        arguments = _ARGUMENTS.search(generation, name.end())
+        calls = [tool_call("", name[1], arguments[0] if arguments else generation)]
+    return Reply(
+        text="" if calls else generation,
+        tool_calls=unique_calls(calls, "call_"),
+        finish_reason=FinishReason.TOOL_CALLS if calls else FinishReason.STOP,
+        usage=Usage(),
+        model=model,
+        response_id="",
+    )

@@ -22,6 +22,7 @@ from agentcli.events.observations import AgentStateChangedObservation
 from agentcli.events.progress import ReplyAbandoned, Status
 from agentcli.llm.catalog import Catalog
 from agentcli.llm.spending import CallBudget, charged
+from agentcli.llm.waits import wait_text
 from agentcli.llm.wire_protocol import StillAlive, StreamItem, WireProtocol, broken_off
 from agentcli.messages import Reply, Request, Usage
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from agentcli.settings import LLMSettings
 
 _TICK_S = 0.1
+_DAY_S = 86_400
 _KEY_REFUSED = (LLMErrorKind.AUTH, LLMErrorKind.AUTH_PERMANENT)
 log = logging.getLogger(__name__)
 
@@ -187,12 +189,13 @@ class ModelClient:
         wait = error.retry_after
         if error.retryable and wait is not None and wait > self.settings.retry_after_longest_s:
             when = datetime.now().astimezone() + timedelta(seconds=wait)
+            form = "%H:%M" if wait < _DAY_S else "%Y-%m-%d %H:%M"
             raise TryAgainLater(
                 error.kind,
-                f"{error.message}; the server asks to wait {wait / 60:.0f} minutes",
+                f"{error.message}; the server asks to wait {wait_text(wait)}",
                 status=error.status,
                 retry_after=wait,
-                hint=f"resume after {when:%H:%M}",
+                hint=f"resume after {when:{form}}",
             ) from error
 
     def _wait(self, error: LLMError, attempt: int, notify: Callable[[Progress], None]) -> None:

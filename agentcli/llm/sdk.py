@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
 from agentcli.errors import LLMError
-from agentcli.llm.answers import checked_answer, taken_apart
+from agentcli.llm.answers import checked_answer, refused_reply, taken_apart
 from agentcli.llm.classify import classify
 from agentcli.llm.connections import http_failure
 from agentcli.llm.lazy_sdk import make_lazy
@@ -98,6 +98,15 @@ class SDKProtocol(ABC):
         return urlunsplit(address._replace(path=path, query="")), dict(parse_qsl(address.query))
 
     def answer(self, request: Request) -> Iterator[StreamItem]:
+        try:
+            yield from self._answered(request)
+        except (LLMError, self._sdk.APIStatusError) as error:
+            failure = error if isinstance(error, LLMError) else self.translate(error)
+            if not failure.generation:
+                raise
+            yield refused_reply(failure.generation, self._endpoint.model)
+
+    def _answered(self, request: Request) -> Iterator[StreamItem]:
         body = self._body(request)
         self._size.expect(request, stream=self._endpoint.stream)
         options = {"headers": {"content-type": "application/json"}}

@@ -78,6 +78,14 @@ def reset_in(headers: Mapping[str, str]) -> float | None:
     return max((wait for wait in waits if wait and wait < _LONGEST_WAIT_S), default=None)
 
 
+def wait_text(seconds: float) -> str:
+    """Return a wait for people, in its largest unit of which there are at least two."""
+    for unit, length in (("days", 86_400), ("hours", 3_600), ("minutes", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{seconds:.0f} seconds"
+
+
 def _seconds(duration: str) -> float:
     total = 0.0
     for number, unit in _PIECES.findall(duration):

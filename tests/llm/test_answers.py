@@ -1,0 +1,259 @@
+"""What servers answer besides the plain form: replies in other forms, and errors of every kind."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from agentcli.errors import LLMError, LLMErrorKind
+from agentcli.llm.answers import refused_reply, taken_apart
+from agentcli.llm.classify import classify, stream_error
+from agentcli.llm.waits import wait_of
+
+CHUNK = {"choices": [{"index": 0, "delta": {"content": "Hi"}, "finish_reason": "stop"}]}
+WHOLE = {"choices": [{"index": 0, "message": {"content": "Hi"}, "finish_reason": "stop"}]}
+STREAM = f"data: {json.dumps(CHUNK)}\n\ndata: [DONE]\n\n"
+
+
+def _taken(text: str, kind: str = "") -> tuple[bool, list[object]]:
+    streamed, objects = taken_apart([text.encode()], kind)
+    return streamed, list(objects)
+
+
+@pytest.mark.parametrize("kind", ["", "text/plain; charset=utf-8", "application/json"])
+@pytest.mark.parametrize("start", ["", "\n\n", "\ufeff", "event: message\n", "id: 1\n"])
+def test_a_stream_is_read_whatever_its_label_says(kind, start):
+    assert _taken(start + STREAM, kind) == (True, [CHUNK, {}])
+
+
+@pytest.mark.parametrize("kind", ["", "text/event-stream", "application/json"])
+def test_a_whole_reply_is_read_whatever_was_asked_for(kind):
+    assert _taken(json.dumps(WHOLE, indent=1), kind) == (False, [WHOLE])
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "told"),
+    [
+        ("<html>Sign in</html>", "text/html", "answered with text/html"),
+        ("upstream is down", "text/plain", "answered with text/plain: upstream is down"),
+        ("", "", "answered with nothing"),
+        ("[]", "application/json", "not a reply"),
+    ],
+)
+def test_what_is_no_reply_is_shown(text, kind, told):
+    with pytest.raises(LLMError, match=told) as caught:
+        _taken(text, kind)
+    assert caught.value.kind is LLMErrorKind.BAD_RESPONSE
+
+
+ERRORS = {
+    "of OpenAI": {"error": {"message": "it broke", "type": "server_error", "code": None}},
+    "of Anthropic": {"type": "error", "error": {"type": "api_error", "message": "it broke"}},
+    "of vLLM": {"object": "error", "message": "it broke", "code": 500},
+    "of Responses": {"type": "error", "code": "server_error", "message": "it broke"},
+    "of a gateway": {"code": 1, "msg": "it broke", "success": False},
+    "of MiniMax": {"choices": None, "base_resp": {"status_code": 1, "status_msg": "it broke"}},
+    "a detail": {"detail": "it broke"},
+    "a text": {"error": "it broke"},
+    "another member": {"error_code": 17, "error_msg": "it broke"},
+    "within a choice": {"choices": [{"error": {"code": 502, "message": "it broke"}}]},
+    "text within text": {"error": {"message": json.dumps({"error": {"message": "it broke"}})}},
+    "a title": {"title": "Bad Gateway", "detail": "it broke"},
+}
+
+
+@pytest.mark.parametrize("error", ERRORS.values(), ids=ERRORS)
+def test_an_error_is_shown_in_whatever_form_it_comes(error):
+    events = [f"data: {json.dumps(CHUNK)}\n\ndata: {json.dumps(error)}\n\n"]
+    bodies = [] if error.get("choices") else [json.dumps(error), json.dumps([error])]
+    for text in events + bodies:
+        with pytest.raises(LLMError, match="it broke"):
+            _taken(text)
+    assert "it broke" in classify(500, json.dumps(error), {}, "http://model").message or not bodies
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["data: it broke", "error: it broke", 'event: error\ndata: {"x": {}, "msg": "it broke"}'],
+)
+def test_an_error_in_a_stream_may_be_plain_text(line):
+    with pytest.raises(LLMError, match="it broke"):
+        _taken(f": comment\n\n{line}\n\n")
+
+
+def test_the_provider_that_a_gateway_asked_is_quoted():
+    quoted = {"error": {"message": "tools.3: bad schema", "type": "invalid_request_error"}}
+    metadata = {"raw": json.dumps(quoted), "provider_name": "Anthropic"}
+    body = {"error": {"message": "Provider returned error", "code": 400, "metadata": metadata}}
+    error = classify(400, json.dumps(body), {}, "http://model")
+    assert error.message == "http://model answers 400: Anthropic: tools.3: bad schema"
+
+
+def test_a_parameter_that_fastapi_refuses_is_named():
+    faults = [{"loc": ["body", "store"], "msg": "Extra inputs are not permitted", "input": False}]
+    error = classify(422, json.dumps({"detail": faults}), {}, "http://model")
+    assert error.message.endswith("store: Extra inputs are not permitted")
+
+
+def _of(status: int, words: str, **more: object) -> LLMError:
+    body = json.dumps({"error": {"message": words, **more}})
+    return classify(status, body, {}, "http://model")
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        (400, "prompt is too long: 210000 tokens > 200000 maximum"),
+        (400, "Your input exceeds the context window of this model."),
+        (400, "The input token count (9) exceeds the maximum number of tokens allowed (8)."),
+        (400, "Prompt exceeds max length"),
+        (400, "invalid params, context window exceeds limit"),
+        (400, "Your request exceeded model token limit: 8192"),
+        (400, "Range of input length should be [1, 30720]"),
+        (422, "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4096."),
+        (400, "The input (9 tokens) is longer than the model's context length (8 tokens)."),
+        (400, "This model's maximum prompt length is 8 but the request contains 9 tokens"),
+        (400, "Please reduce the length of the messages or completion."),
+        (400, "ValidationException: Input is too long for requested model."),
+        (400, "The number of tokens to keep from the initial prompt is greater than the context "
+         "length"),
+        (400, "Requested token count exceeds the model's maximum context length of 8 tokens."),
+        (400, "Prompt contains 9 tokens and 0 draft tokens, too large for model with 8 maximum "
+         "context length"),
+        (500, "the request exceeds the available context size, try increasing it"),
+        (400, "prompt too long; exceeded max context length by 9 tokens"),
+        (429, "Request too large for gpt-x on tokens per minute (TPM): Limit 8, Requested 9"),
+    ],
+)  # fmt: skip
+def test_a_prompt_that_is_too_long_is_known_in_the_words_of_every_provider(status, words):
+    assert _of(status, words).kind is LLMErrorKind.CONTEXT_OVERFLOW
+
+
+def test_a_refusal_without_a_word_may_be_a_prompt_that_is_too_long():
+    assert classify(400, "", {}, "http://model").kind is LLMErrorKind.CONTEXT_OVERFLOW
+
+
+@pytest.mark.parametrize(
+    ("status", "words", "kind"),
+    [
+        (400, "ThrottlingException: Too many tokens, please wait before trying again.",
+         LLMErrorKind.RATE_LIMIT),
+        (429, "Rate limit reached on tokens per day (TPD): Limit 8, Used 7, Requested 2.",
+         LLMErrorKind.RATE_LIMIT),
+        (429, "You exceeded your current quota. Please retry in 36.5s.", LLMErrorKind.RATE_LIMIT),
+        (429, "You exceeded your current quota, please check your plan.", LLMErrorKind.BILLING),
+        (429, "Insufficient balance or no resource package. Please recharge.",
+         LLMErrorKind.BILLING),
+        (400, "Access denied. Arrearage: the account is not in good standing.",
+         LLMErrorKind.BILLING),
+        (400, "Invalid model name passed in model=x. Call `/v1/models` to view available models",
+         LLMErrorKind.MODEL_NOT_FOUND),
+        (400, "Model Not Exist", LLMErrorKind.MODEL_NOT_FOUND),
+        (400, "x is not a valid model ID", LLMErrorKind.MODEL_NOT_FOUND),
+        (400, "The model `x` has been decommissioned and is no longer supported.",
+         LLMErrorKind.MODEL_NOT_FOUND),
+        (400, "API key not valid. Please pass a valid API key.", LLMErrorKind.AUTH),
+        (404, "No endpoints found that support image input", LLMErrorKind.BAD_REQUEST),
+        (500, "tools param requires --jinja flag", LLMErrorKind.BAD_REQUEST),
+    ],
+)  # fmt: skip
+def test_words_say_more_than_a_status(status, words, kind):
+    assert _of(status, words).kind is kind
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        ("tools param requires --jinja flag", "--jinja"),
+        ("registry.ollama.ai/library/x does not support tools", "tool_format"),
+        ('"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser',
+         "tool_format"),
+    ],
+)  # fmt: skip
+def test_a_server_without_tools_comes_with_the_way_out(words, hint):
+    assert hint in _of(400, words).hint
+
+
+def test_an_error_with_status_200_is_known_by_its_words():
+    assert stream_error({"code": 1, "msg": "balance is not enough"}).kind is LLMErrorKind.BILLING
+    assert stream_error({"code": "400", "msg": "bad"}).kind is LLMErrorKind.BAD_REQUEST
+
+
+@pytest.mark.parametrize(
+    ("said", "seconds"),
+    [
+        ("0.5s", 0.5),
+        ("1m2.5s", 62.5),
+        ("2h30m", 9000.0),
+        ("500ms", 0.5),
+        ("7", 7.0),
+        ("-1", None),
+        ("soon", None),
+        ("1e999", None),
+        ("1000000000", 0.0),
+        ("Fri, 27 Nov 2020 00:00:00 GMT", 0.0),
+        ("2020-11-27T00:00:00Z", 0.0),
+    ],
+)
+def test_a_wait_is_read_in_every_form(said, seconds):
+    assert wait_of(said) == seconds
+
+
+@pytest.mark.parametrize(
+    ("words", "seconds"),
+    [
+        ("Please try again in 1m2.5s. Visit the console", 62.5),
+        ("Please retry in 36.5s.", 36.5),
+        ("Please retry after 26 seconds.", 26.0),
+        ("Please wait 30 seconds before the next request", 30.0),
+        ("Your quota will reset after 2 hours and 5 minutes", 7500.0),
+        ("Limit 6000, used 5990", None),
+    ],
+)
+def test_a_wait_named_in_words_is_kept(words, seconds):
+    assert _of(429, f"Rate limit reached. {words}").retry_after == seconds
+
+
+def test_a_wait_may_be_a_detail_of_the_error():
+    details = [{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "36s"}]
+    assert _of(429, "Quota exceeded", details=details).retry_after == 36
+
+
+def test_the_limit_that_is_used_up_says_when_it_starts_anew():
+    soon = datetime.now(UTC) + timedelta(minutes=5)
+    headers = {
+        "x-ratelimit-remaining-requests": "0",
+        "x-ratelimit-reset-requests": "1m0s",
+        "x-ratelimit-remaining-tokens": "99",
+        "x-ratelimit-reset-tokens": "59m0s",
+    }
+    limited = '{"error": "Too many requests"}'
+    assert classify(429, limited, headers, "http://model").retry_after == 60
+    for at in (str(int(soon.timestamp() * 1000)), soon.isoformat()):
+        wait = classify(429, limited, {"x-ratelimit-reset": at}, "http://model").retry_after
+        assert wait is not None
+        assert 290 < wait <= 300
+    never = {"x-ratelimit-reset": "9999999999999"}
+    assert classify(429, limited, never, "http://model").retry_after is None
+
+
+@pytest.mark.parametrize(
+    ("generation", "calls"),
+    [
+        ('{"name": "bash", "arguments": {"command": "ls"}}', [("bash", '{"command": "ls"}')]),
+        ('[{"name": "a", "parameters": {}}, {"name": "b"}]', [("a", "{}"), ("b", "")]),
+        ('<function=bash>{"command": "ls"}</function>', [("bash", '{"command": "ls"}')]),
+        ('<function=bash{"command": "ls"}', [("bash", '{"command": "ls"}')]),
+        (
+            '{"name": "bash", "arguments": {"comm',
+            [("bash", '{"name": "bash", "arguments": {"comm')],
+        ),
+        ("I need no tool for that.", []),
+    ],
+)
+def test_a_reply_whose_calls_the_server_could_not_read_is_taken(generation, calls):
+    reply = refused_reply(generation, "m")
+    assert [(call.name, call.arguments) for call in reply.tool_calls] == calls
+    assert reply.text == ("" if calls else generation)
