@@ -1,5 +1,4 @@
-"""Simplifies JSON Schemas of arguments so far that every provider accepts them and no token is
-wasted."""
+"""Schemas of arguments without what wastes tokens."""
 
 from __future__ import annotations
 
@@ -7,69 +6,46 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from agentcli.plain_schemas import LISTS, MAPS, SCHEMAS, plain
 from agentcli.shell.output import clean
 
 MOST_CHARS = 20_000
-_DEEPEST = 12
-_LEFT_OUT = frozenset({"$schema", "$id", "$defs", "definitions", "title", "$comment"})
-_NOT_AT_TOP = ("anyOf", "oneOf", "allOf", "not", "enum")
-"""Keys that providers refuse at the top level of a tool's parameters."""
 
 
 def parameters(schema: Mapping[str, Any], *, terse: bool = False) -> dict[str, Any]:
-    """Return `schema` with its references resolved, and without what tells a model nothing. One
-    that gets too large is replaced by one that allows anything. A `terse` one does not say whether
-    there are other arguments, nor defaults that only say that an argument may be left out."""
-    anything = {"type": "object", "properties": {}}
-    try:
-        found = _Simplifier(schema, terse=terse).simplified(dict(schema), 0)
-    except _TooLarge:
-        return anything
-    result = {key: value for key, value in found.items() if key not in _NOT_AT_TOP}
-    result |= {"type": "object", "properties": _table(result, "properties")}
-    too_long = len(json.dumps(result, ensure_ascii=False)) > MOST_CHARS
-    return anything if too_long else result
+    """Return `schema` in its plain form, without what tells a model nothing. One that is too large
+    is replaced by one that allows anything. A `terse` one does not say whether there are other
+    arguments, nor defaults that only say that an argument may be left out."""
+    found = _thrifty(plain(schema), terse)
+    too_long = len(json.dumps(found, ensure_ascii=False)) > MOST_CHARS
+    return {"type": "object", "properties": {}} if too_long else found
 
 
-def _table(schema: Mapping[str, Any], key: str) -> dict[str, Any]:
-    found = schema.get(key)
-    return dict(found) if isinstance(found, dict) else {}
+def _thrifty(node: dict[str, Any], terse: bool) -> dict[str, Any]:
+    kept = {
+        key: value
+        for key, value in _without_null(node).items()
+        if key != "title" and not (terse and _is_of_course(key, value))
+    }
+    return {key: _value(key, value, terse) for key, value in kept.items()}
 
 
-class _TooLarge(Exception):
-    """A schema grows too large once resolved: references can multiply each other."""
+def _value(key: str, value: Any, terse: bool) -> Any:
+    if key in MAPS:
+        return {name: _thrifty(part, terse) for name, part in value.items()}
+    if key in LISTS:
+        return [_thrifty(part, terse) for part in value]
+    return (
+        _thrifty(value, terse) if key in SCHEMAS and not isinstance(value, bool) else _clean(value)
+    )
 
 
-class _Simplifier:
-    def __init__(self, schema: Mapping[str, Any], *, terse: bool) -> None:
-        self._terse = terse
-        self._definitions = {**_table(schema, "definitions"), **_table(schema, "$defs")}
-        self._left = MOST_CHARS
-
-    def simplified(self, node: Any, depth: int) -> Any:
-        """Return `node` in simple form. Raises _TooLarge."""
-        self._left -= 1
-        if self._left < 0:
-            raise _TooLarge
-        if depth > _DEEPEST:
-            return {}
-        if isinstance(node, list):
-            return [self.simplified(item, depth + 1) for item in node]
-        if isinstance(node, str):
-            return clean(node.encode("utf-8", "replace"))
-        if not isinstance(node, dict):
-            return node
-        node = _without_null(node)
-        if isinstance(reference := node.get("$ref"), str):
-            target = self._definitions.get(reference.rpartition("/")[2], {})
-            return self.simplified(target, depth + 1)
-        return {
-            key: {name: self.simplified(sub, depth + 1) for name, sub in value.items()}
-            if key == "properties" and isinstance(value, dict)
-            else self.simplified(value, depth + 1)
-            for key, value in node.items()
-            if key not in _LEFT_OUT and not (self._terse and _is_of_course(key, value))
-        }
+def _clean(value: Any) -> Any:
+    if isinstance(value, str):
+        return clean(value.encode("utf-8", "replace"))
+    if isinstance(value, list):
+        return [_clean(item) for item in value]
+    return {k: _clean(v) for k, v in value.items()} if isinstance(value, dict) else value
 
 
 def _without_null(node: dict[str, Any]) -> dict[str, Any]:

@@ -73,6 +73,75 @@ def anthropic_schema(schema: dict[str, Any], where: str) -> Iterator[str]:
             yield f"{where}.properties: Property keys should match '^[a-zA-Z0-9_.-]{{1,64}}$'"
 
 
+_GEMINI = {
+    "type", "format", "description", "nullable", "enum", "items", "maxItems", "minItems",
+    "properties", "required", "minProperties", "maxProperties", "minLength", "maxLength",
+    "pattern", "minimum", "maximum", "anyOf",
+}  # fmt: skip
+"""The fields of the message Schema in google/ai/generativelanguage/v1beta/content.proto, without
+those that its OpenAI-compatible endpoint refuses."""
+_GEMINI_FORMATS = {
+    "string": ("enum", "date-time"),
+    "integer": ("int32", "int64"),
+    "number": ("float", "double"),
+}
+
+
+def gemini_schema(schema: dict[str, Any], where: str) -> Iterator[str]:
+    """The rules that Gemini puts on a function's parameters, in its words: the fields of a protocol
+    buffer, each value of one type, only texts with an enum, no array or inner object left open."""
+    yield from _gemini_faults(schema, where, is_top=True)
+
+
+def _gemini_faults(schema: object, where: str, *, is_top: bool = False) -> Iterator[str]:
+    if not isinstance(schema, dict):
+        yield f"Invalid value at '{where}'"
+        return
+    for name in schema.keys() - _GEMINI:
+        yield f"Invalid JSON payload received. Unknown name \"{name}\" at '{where}'"
+    if "anyOf" not in schema:
+        yield from _gemini_value_faults(schema, where, is_top)
+    for name, part in schema.get("properties", {}).items():
+        yield from _gemini_faults(part, f"{where}.properties[{name}]")
+    for number, part in enumerate(schema.get("anyOf", ())):
+        yield from _gemini_faults(part, f"{where}.any_of[{number}]")
+    if "items" in schema:
+        yield from _gemini_faults(schema["items"], f"{where}.items")
+
+
+def _gemini_value_faults(schema: dict[str, Any], where: str, is_top: bool) -> Iterator[str]:
+    kind = schema.get("type")
+    if kind not in _TYPES - {"null"}:
+        yield f"Invalid value at '{where}.type': {json.dumps(kind)}"
+    if kind == "object" and not schema.get("properties") and not is_top:
+        yield f"{where}.properties: should be non-empty for OBJECT type"
+    if kind == "array" and "items" not in schema:
+        yield f"{where}.items: missing field"
+    if not set(schema.get("required", ())) <= set(schema.get("properties", ())):
+        yield f"{where}.required: property is not defined"
+    if "enum" in schema and kind != "string":
+        yield f"{where}.enum: only allowed for STRING type"
+    if not all(isinstance(value, str) and value for value in schema.get("enum", ())):
+        yield f"{where}.enum: cannot be empty"
+    if schema.get("format") not in (None, *_GEMINI_FORMATS.get(str(kind), ())):
+        yield f"{where}.format: only 'enum' and 'date-time' are supported for STRING type"
+
+
+def moonshot_schema(schema: dict[str, Any]) -> Iterator[str]:
+    """The rules of MoonshotAI/walle about alternatives, beside those of JSON Schema."""
+    for place, part in _subschemas(schema, ()):
+        if "anyOf" in part and "type" in part:
+            yield (
+                f"At path '{'.'.join(place)}': when using anyOf, type should be defined in anyOf "
+                "items instead of the parent schema"
+            )
+        if isinstance(part.get("type"), list) and part.keys() - {"type", "description", "title"}:
+            yield f"At path '{'.'.join(place)}': not allowed in combination with multiple types"
+        for branch in part.get("anyOf", ()):
+            if (branch.keys() & part.keys()) - {"description", "title"}:
+                yield "conflicting keywords found in anyOf with parent"
+
+
 def _faults(schema: object, place: Place) -> Iterator[tuple[Place, str]]:
     """Where a value is no JSON Schema, as far as its usual keywords go."""
     if isinstance(schema, bool):
