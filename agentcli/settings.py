@@ -70,6 +70,27 @@ class LLMSettings(_Section):
     )
 
 
+ToolFormat = Literal[
+    "auto",
+    "native",
+    "text",
+    "hermes",
+    "qwen",
+    "glm",
+    "invoke",
+    "minimax",
+    "deepseek",
+    "kimi",
+    "mistral",
+    "llama",
+    "gemma",
+    "lfm",
+    "gpt-oss",
+    "json",
+]
+"""How tools are told and called; those behind `text` are dialects (`llm/call_dialects.py`)."""
+
+
 class ProviderSettings(_Section):
     api: str = setting(
         "",
@@ -84,8 +105,10 @@ class ProviderSettings(_Section):
     drop_params: list[str] = setting([], "fields never sent in the body of a request")
     stream: bool = setting(True, "off: for servers that can't stream")
     images: bool = setting(True, "off: for models that take no images")
-    tool_format: Literal["native", "text"] = setting(
-        "native", "text: for models that can only call tools in their text"
+    tool_format: ToolFormat = setting(
+        "auto",
+        "how a reply's text is read: auto: for calls in every form; native: not; a form, e.g. "
+        "mistral: for that one; text: as auto, and tools are told in the system text",
     )
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from urllib.parse import SplitResult, urlsplit
 
 from agentcli.errors import ConfigError, SetupNeeded
+from agentcli.llm.call_dialects import DIALECT_NAMES
 from agentcli.llm.catalog import catalogued_models
 from agentcli.llm.families import BY_PROTOCOL
 from agentcli.llm.provider import PROTOCOLS, built_in, kin, known_providers, protocol_names
@@ -22,6 +23,7 @@ from agentcli.settings import ProviderSettings
 from agentcli.system.programs import find_program
 
 _LOCAL_PROBE_S = 0.2
+_OPEN_FORMAT = "chat_completions"
 _KEY_COMMAND_S = 30
 
 
@@ -182,7 +184,7 @@ class Providers:
                 hint=f"use one of: {', '.join(protocol_names())}",
             )
         protocol: WireProtocol = speaker(endpoint)
-        return TextTools(protocol) if options.tool_format == "text" else protocol
+        return _reading_text(protocol, name, options.tool_format)
 
     def _protocol_name(self, provider: str, base_url: str) -> str:
         return self._options(provider).api or built_in(provider).protocol or _guess(base_url)
@@ -270,6 +272,16 @@ def require_address(base_url: str) -> SplitResult:
     except ValueError:
         pass
     raise ConfigError(f"{base_url!r} is not the address of a server")
+
+
+def _reading_text(protocol: WireProtocol, wire_format: str, tool_format: str) -> WireProtocol:
+    """Return `protocol` with what its replies have in their text, if that may be thinking or calls:
+    not with the wire formats that hardly any server of open models speaks."""
+    if tool_format == "text":
+        return TextTools(protocol, DIALECT_NAMES, tell_in_text=True)
+    if tool_format == "auto":
+        return TextTools(protocol, DIALECT_NAMES) if wire_format == _OPEN_FORMAT else protocol
+    return TextTools(protocol, () if tool_format == "native" else (tool_format,))
 
 
 def _guess(base_url: str) -> str:

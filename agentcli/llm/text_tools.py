@@ -1,20 +1,22 @@
-"""Tool calls as text, for models or servers without native tool calls.
+"""Thinking and tool calls that a model writes into its text.
 
-The system text describes the tools, a reply calls them with `<tool_call>` around a JSON object, and
-results come as user messages. The provider underneath sees a conversation without tools.
+They are taken out of each reply, wherever the tools were told: natively, or in the system text for
+a model or server that can't take them. Then a reply calls them with `<tool_call>` around a JSON
+object, results come as user messages, and the provider underneath sees a conversation without
+tools.
 """
 
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 from agentcli.errors import LLMError
-from agentcli.events.progress import TextDelta, ToolCallStarted
-from agentcli.llm.wire_protocol import StillAlive, StreamItem, WireProtocol, tool_call, unique_calls
+from agentcli.events.progress import Notice, TextDelta
+from agentcli.llm.reply_text import Found, Shown, find_calls, split_thought
+from agentcli.llm.text_calls import Tools
+from agentcli.llm.wire_protocol import StillAlive, StreamItem, WireProtocol, unique_calls
 from agentcli.messages import (
     FinishReason,
     Message,
@@ -39,17 +41,22 @@ Several calls may follow each other. Stop after the last one: what came of each 
 the next message. Never write a result yourself. The tools, each with the JSON Schema of its
 arguments:
 """
-_DECODER = json.JSONDecoder(strict=False)
-_FENCE = re.compile(r"\s*(?:```\w*\s*)?")
-_TAG = re.compile(f"{OPEN}|{CLOSE}")
-_NAME = re.compile(r'"name"\s*:\s*"([^"\\]{1,64})"')
+_USABLE = (FinishReason.STOP, FinishReason.TOOL_CALLS)
 
 
 class TextTools:
-    """Wraps a protocol and sends tool calls as text instead of in its own form."""
+    """Wraps a protocol and reads what its replies have in their text: thinking, and calls in one of
+    `dialects`. With `tell_in_text` the tools are described in the system text."""
 
-    def __init__(self, protocol: WireProtocol) -> None:
+    def __init__(
+        self, protocol: WireProtocol, dialects: Collection[str], *, tell_in_text: bool = False
+    ) -> None:
         self._protocol = protocol
+        self._dialects = frozenset(dialects)
+        self._tell_in_text = tell_in_text
+        self._told_dialect = False
+        self._prefilled = ""
+        """What ends the thinking that the chat template begins, once a reply has shown that."""
         self._tools: tuple[ToolSchema, ...] = ()
         self._given: list[Message] = []
         self._converted: list[Message] = []
@@ -59,20 +66,55 @@ class TextTools:
         self._protocol.connect()
 
     def answer(self, request: Request) -> Iterator[StreamItem]:
-        answer = self._protocol.answer(self._plain(request))
-        if not request.tools:
-            yield from answer
-            return
-        shown = _Shown()
-        for item in answer:
+        tools = {tool.name: tool.parameters for tool in request.tools}
+        dialects = self._dialects if tools else frozenset()
+        shown = Shown(tools, dialects, self._prefilled)
+        for item in self._protocol.answer(self._plain(request)):
             if isinstance(item, TextDelta):
                 yield from shown.take(item.text)
                 yield StillAlive()
             elif isinstance(item, Reply):
-                yield from shown.rest()
-                yield with_calls(item)
+                found, reply = self._read(item, tools, dialects)
+                yield from shown.rest(found)
+                yield from self._tell(found)
+                yield reply
             else:
                 yield item
+
+    def _read(self, reply: Reply, tools: Tools, dialects: Collection[str]) -> tuple[Found, Reply]:
+        """Return the calls in the text of `reply`, and it with these and without its thinking. A
+        reply that was cut off gets no calls."""
+        thought, text, only_mark = split_thought(reply.text)
+        self._prefilled = only_mark or self._prefilled
+        reasoning = "\n\n".join(filter(None, (reply.reasoning, thought)))
+        called = tuple(_with_whole_name(call) for call in reply.tool_calls)
+        found = Found(text, [])
+        if dialects and not called:
+            found = find_calls(text, tools, dialects)
+            if not found.said.strip() and not found.calls:
+                found = _calls_in_thought(reasoning, tools, dialects) or found
+        if found.said == reply.text and called == reply.tool_calls and not found.calls:
+            return found, reply
+        reply = replace(reply, text=found.said, reasoning=reasoning, tool_calls=called)
+        if found.calls and reply.finish_reason in _USABLE:
+            reply = replace(
+                reply,
+                tool_calls=unique_calls(found.calls, "call_"),
+                finish_reason=FinishReason.TOOL_CALLS,
+                # It gives the order of a reply's parts, which did not include these calls.
+                provider_data=None,
+            )
+        return found, reply
+
+    def _tell(self, found: Found) -> Iterator[Notice]:
+        """Yield a line for the person when calls come as text the first time, if that was not
+        asked for."""
+        if found.calls and not self._tell_in_text and not self._told_dialect:
+            self._told_dialect = True
+            yield Notice(
+                f"the server passes tool calls on as text ({found.dialect}); they are run all the "
+                "same, but a parser for this model's calls in the server is more reliable"
+            )
 
     def body_bytes(self, request: Request) -> int:
         return self._protocol.body_bytes(self._plain(request))
@@ -87,6 +129,8 @@ class TextTools:
         self._protocol.abort()
 
     def _plain(self, request: Request) -> Request:
+        if not self._tell_in_text:
+            return request
         return replace(request, messages=self._in_text(request), tools=())
 
     def _in_text(self, request: Request) -> list[Message]:
@@ -136,114 +180,15 @@ def tool_call_text(call: ToolCall) -> str:
     return f"{OPEN}\n{body}\n{CLOSE}"
 
 
-def with_calls(reply: Reply) -> Reply:
-    """Add the calls in the text of `reply` to it. A reply that was cut off gets none."""
-    text, calls = parse(reply.text)
-    if not calls:
-        return reply
-    if reply.finish_reason is not FinishReason.STOP:
-        return replace(reply, text=text)
-    return replace(
-        reply,
-        text=text,
-        tool_calls=unique_calls(calls, "call_"),
-        finish_reason=FinishReason.TOOL_CALLS,
-        # Provider data gives the order of a reply's parts, which did not include these calls.
-        provider_data=None,
-    )
+def _calls_in_thought(thought: str, tools: Tools, dialects: Collection[str]) -> Found | None:
+    """Return the calls that thinking ends with: some models begin to call before they have closed
+    their thinking."""
+    found = find_calls(thought, tools, dialects)
+    good = found.calls and found.is_last and all(call.name in tools for call in found.calls)
+    return found._replace(said="") if good else None
 
 
-def parse(text: str) -> tuple[str, list[ToolCall]]:
-    """Return the text around the calls in `text`, and the calls, without ids. A call with invalid
-    JSON has that text as its arguments, and its name if one can be made out."""
-    said: list[str] = []
-    calls: list[ToolCall] = []
-    position = 0
-    while (start := _next_call(text, position)) >= 0:
-        said.append(text[position:start])
-        found, position = _read_call(text, start + len(OPEN))
-        calls += found
-    said.append(text[position:])
-    kept = "\n\n".join(part.strip() for part in said if part.strip()) if calls else text
-    return kept, calls
-
-
-def _next_call(text: str, position: int) -> int:
-    """Return the position of the next opening tag that is not quoted in backticks."""
-    start = text.find(OPEN, position)
-    while start > 0 and text[start - 1] == "`":
-        start = text.find(OPEN, start + 1)
-    return start
-
-
-def _read_call(text: str, begin: int) -> tuple[list[ToolCall], int]:
-    """Return the calls after an opening tag, and where the text continues. The JSON determines
-    where a call ends, as it may contain a tag itself; a closing tag may be missing."""
-    fence = _FENCE.match(text, begin)
-    try:
-        value, end = _DECODER.raw_decode(text, fence.end() if fence else begin)
-    except (ValueError, RecursionError):
-        value, end = None, begin
-    calls = [_call(one) for one in (value if isinstance(value, list) else [value])]
-    good = [call for call in calls if call is not None]
-    broken = not calls or len(good) < len(calls)
-    tag = _TAG.search(text, end)
-    stop = tag.start() if tag else len(text) if broken else end
-    after = tag.end() if tag and tag[0] == CLOSE else stop
-    if not broken:
-        return good, after
-    raw = text[begin:stop].strip()
-    name = _NAME.search(raw)
-    return [ToolCall("", name[1] if name else "", raw)], after
-
-
-def _call(value: Any) -> ToolCall | None:
-    if not isinstance(value, Mapping) or not isinstance(value.get("name"), str):
-        return None
-    return tool_call("", value["name"], value.get("arguments", value.get("parameters", {})))
-
-
-class _Shown:
-    """A stream's text as shown to the user: without the calls, of which only the name is told."""
-
-    def __init__(self) -> None:
-        self._held = ""
-        self._last = ""
-        self._inside = False
-        self._named = False
-
-    def take(self, text: str) -> Iterator[StreamItem]:
-        self._held += text
-        while True:
-            if self._inside:
-                if not self._named and (name := _NAME.search(self._held)):
-                    self._named = True
-                    yield ToolCallStarted(name[1])
-                _, closed, rest = self._held.partition(CLOSE)
-                if not closed:
-                    return
-                self._held, self._inside = rest, False
-            start = _next_call(self._last + self._held, len(self._last))
-            if start < 0:
-                yield from self._show(len(self._held) - _started(self._held))
-                return
-            yield from self._show(start - len(self._last))
-            self._held = self._held[len(OPEN) :]
-            self._inside, self._named = True, False
-
-    def rest(self) -> Iterator[StreamItem]:
-        """Yield held-back text that turned out not to be a call."""
-        if not self._inside:
-            yield from self._show(len(self._held))
-
-    def _show(self, length: int) -> Iterator[StreamItem]:
-        shown, self._held = self._held[:length], self._held[length:]
-        self._last = shown[-1:] or self._last
-        if shown:
-            yield TextDelta(shown)
-
-
-def _started(text: str) -> int:
-    """Return how many characters at the end of `text` may be the beginning of a call."""
-    lengths = range(min(len(OPEN) - 1, len(text)), 0, -1)
-    return next((length for length in lengths if OPEN.startswith(text[-length:])), 0)
+def _with_whole_name(call: ToolCall) -> ToolCall:
+    """Return the call without the marks of channels that gpt-oss leaves at a tool's name."""
+    name, mark, _ = call.name.partition("<|")
+    return replace(call, name=name.strip().removeprefix("functions.")) if mark else call

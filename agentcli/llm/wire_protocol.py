@@ -13,7 +13,7 @@ from uuid import uuid4
 
 from agentcli.errors import AgentError, LLMError, LLMErrorKind
 from agentcli.events.json_text import compact_json
-from agentcli.events.progress import ReasoningDelta, TextDelta, ToolCallStarted
+from agentcli.events.progress import Notice, ReasoningDelta, TextDelta, ToolCallStarted
 from agentcli.llm.traits import Traits
 from agentcli.messages import Message, Reply, Request, ToolCall, common_start
 
@@ -54,7 +54,7 @@ class StillAlive:
     idle: bool = False
 
 
-StreamItem = TextDelta | ReasoningDelta | ToolCallStarted | StillAlive | Reply
+StreamItem = TextDelta | ReasoningDelta | ToolCallStarted | Notice | StillAlive | Reply
 
 
 @dataclass(frozen=True)

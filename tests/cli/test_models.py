@@ -187,6 +187,83 @@ def test_a_model_without_tool_calls_works_with_tools_told_in_text(agent, serve, 
     assert agent("resume", "--last", "again").stdout == "Again.\n"
 
 
+RUN_ECHO = '{"name": "bash", "arguments": {"command": "echo ran > out.txt"}}'
+MARKED = f"<tool_call>\n{RUN_ECHO}\n</tool_call>"
+XML = (
+    "<function=bash>\n<parameter=command>\necho ran > out.txt\n</parameter>\n</function>\n"
+    "</tool_call>"
+)
+
+
+def local(agent, server, tool_format: str = "auto", *, stream: bool = True) -> None:
+    """`server` serves a local model."""
+    agent.use(server, "lab/open")
+    configure(
+        agent,
+        f'[providers.lab]\nbase_url = "{server.url}/v1"\ntool_format = "{tool_format}"\n'
+        f"stream = {str(stream).lower()}\n",
+    )
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+@pytest.mark.parametrize(
+    "text",
+    [MARKED, XML, f"[TOOL_CALLS][{RUN_ECHO}]", RUN_ECHO],
+    ids=["hermes", "qwen", "mistral", "json"],
+)
+def test_a_call_that_a_server_passes_on_as_text_is_run(agent, serve, text, stream):
+    said = "" if text == RUN_ECHO else "I write it.\n\n"
+    server = serve(
+        [Reply(f"<think>\nHm.\n</think>\n\n{said}{text}"), Reply("<think>So.</think>Done.")]
+    )
+    local(agent, server, stream=stream)
+    done = agent("run", "x", "--approval", "yolo")
+    assert (done.returncode, done.stdout) == (0, "Done.\n")
+    assert (agent.workspace / "out.txt").read_text() == "ran\n"
+    assert "tool_call>" not in done.stderr
+    assert "TOOL_CALLS" not in done.stderr
+    first, second = (request.body for request in server.requests)
+    assert second["tools"] == first["tools"]
+    assert second["messages"][: len(first["messages"])] == first["messages"]
+    call, result = second["messages"][-2:]
+    assert call["tool_calls"][0]["id"] == result["tool_call_id"]
+
+
+@pytest.mark.parametrize("tool_format", ["auto", "text", "hermes"])
+def test_a_call_that_an_answer_quotes_is_not_run(agent, serve, tool_format):
+    answer = f"It is written so:\n\n```\n{MARKED}\n```\n\nor as {MARKED.replace(chr(10), '')} here."
+    server = serve([Reply(answer)])
+    local(agent, server, tool_format)
+    done = agent("run", "x", "--approval", "yolo")
+    assert (done.returncode, done.stdout) == (0, f"{answer}\n")
+    assert not (agent.workspace / "out.txt").exists()
+
+
+@pytest.mark.parametrize("tool_format", ["native", "mistral"])
+def test_text_is_read_only_for_what_was_asked_for(agent, serve, tool_format):
+    server = serve([Reply(MARKED)])
+    local(agent, server, tool_format)
+    assert agent("run", "x", "--approval", "yolo").stdout == f"{MARKED}\n"
+    assert not (agent.workspace / "out.txt").exists()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '<tool_call>\n{"name": "bash", "arguments": {"command": "ls}\n</tool_call>',
+        "[TOOL_CALLS]search[ARGS]{}",
+        '{"name": "search", "arguments": {}}',
+    ],
+    ids=["broken", "no such tool", "bare"],
+)
+def test_a_call_as_text_that_cant_be_run_is_told_to_the_model(agent, serve, text):
+    server = serve([Reply(text), Reply("Done.")])
+    local(agent, server)
+    done = agent("run", "x")
+    assert (done.returncode, done.stdout) == (0, "Done.\n")
+    assert server.requests[1].body["messages"][-1]["role"] == "tool"
+
+
 @pytest.mark.parametrize("effort", ["none", "high"])
 @pytest.mark.parametrize("api", MODELS)
 def test_effort_is_said_to_each_provider(agent, serve, api, effort):

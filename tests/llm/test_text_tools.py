@@ -1,4 +1,4 @@
-"""Tool calls in text: what is read as a call, what goes back, what the person sees."""
+"""The wrapper that reads a reply's text, and tools told in text: what goes back, what is kept."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentcli.events.progress import TextDelta, ToolCallStarted
-from agentcli.llm.text_tools import CLOSE, OPEN, TextTools, parse, tool_call_text, with_calls
+from agentcli.events.progress import Notice, ReasoningDelta, TextDelta, ToolCallStarted
+from agentcli.llm.call_dialects import DIALECT_NAMES
+from agentcli.llm.reply_text import find_calls
+from agentcli.llm.text_tools import CLOSE, OPEN, TextTools, tool_call_text
 from agentcli.messages import (
     FinishReason,
     Message,
@@ -27,115 +29,116 @@ names = st.from_regex(r"[a-z_]{1,20}", fullmatch=True)
 arguments = st.dictionaries(st.text(max_size=8), st.text(max_size=30) | st.integers(), max_size=3)
 
 
-def calls_in(text):
-    return [(call.name, call.arguments) for call in parse(text)[1]]
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        f"{OPEN}\n{LS}\n{CLOSE}",
-        f"{OPEN}{LS}{CLOSE}",
-        f"Let me look.\n{OPEN}\n```json\n{LS}\n```\n{CLOSE}\nDone.",
-        f"{OPEN}\n{LS}",
-        f"{OPEN}\n[{LS}]\n{CLOSE}",
-        f"{OPEN}{LS} and so on {CLOSE}",
-        OPEN + '{"name": "bash", "parameters": {"command": "ls"}}' + CLOSE,
-    ],
-)
-def test_a_call_is_found_however_small_models_put_it(text):
-    assert calls_in(text) == [("bash", '{"command": "ls"}')]
-
-
-def test_several_calls_keep_their_order_and_the_text_around_them():
-    text, calls = parse(f"First.\n{OPEN}{LS}{CLOSE}\nThen.\n{OPEN}\n{LS}\n{OPEN}\n{LS}\n{CLOSE}")
-    assert text == "First.\n\nThen."
-    assert [call.name for call in calls] == ["bash"] * 3
-
-
-@pytest.mark.parametrize(
-    ("body", "name"),
-    [
-        ('{"name": "bash", "arguments": {"command": "ls}', "bash"),
-        ("bash ls", ""),
-        ('{"tool": "bash"}', ""),
-        ("[]", ""),
-        ("[" * 100_000, ""),
-    ],
-)
-@pytest.mark.parametrize("end", [CLOSE, "", f"{CLOSE} more"])
-def test_a_broken_call_is_one_that_the_model_can_be_told_of(body, name, end):
-    _, calls = parse(f"{OPEN}{body}{end}")
-    assert [(call.name, call.arguments) for call in calls] == [(name, body)]
-
-
-def test_lines_in_a_string_need_not_be_escaped():
-    text = OPEN + '{"name": "write", "arguments": {"content": "a\nb"}}' + CLOSE
-    assert [json.loads(raw) for _, raw in calls_in(text)] == [{"content": "a\nb"}]
-
-
-def test_a_tag_inside_an_argument_or_between_backticks_is_no_call():
-    inner = json.dumps({"name": "write", "arguments": {"content": f"{OPEN}x{CLOSE}"}})
-    text, calls = parse(f"I use `{OPEN}` now.\n{OPEN}{inner}{CLOSE}")
-    assert text == f"I use `{OPEN}` now."
-    assert [json.loads(call.arguments) for call in calls] == [{"content": f"{OPEN}x{CLOSE}"}]
-
-
-@given(st.lists(st.tuples(names, arguments), min_size=1, max_size=4), st.text(max_size=40))
-def test_what_is_written_is_read_again(calls, said):
-    said = said.replace("<", "").replace("`", "").strip()
-    made = [ToolCall(str(n), name, json.dumps(given)) for n, (name, given) in enumerate(calls)]
-    text, read = parse("\n".join([said, *map(tool_call_text, made)]))
-    assert text == said
-    assert [(c.name, json.loads(c.arguments)) for c in read] == calls
-
-
-@given(
-    st.lists(st.sampled_from([OPEN, CLOSE, LS, '{"name": "x"', "`", "```json", " a ", "[", "\n"]))
-)
-def test_any_text_is_read_to_its_end(pieces):
-    text, calls = parse("".join(pieces))
-    assert len(text) + len(calls) <= len("".join(pieces)) + 1
-
-
-def reply(text, finish=FinishReason.STOP):
-    return Reply(text, (), finish, Usage(), "m", "r")
-
-
-def test_a_reply_that_was_cut_off_has_no_calls():
-    assert with_calls(reply(f"{OPEN}{LS}{CLOSE}")).finish_reason is FinishReason.TOOL_CALLS
-    cut = with_calls(reply(f"Now:\n{OPEN}{LS}", FinishReason.LENGTH))
-    assert (cut.text, cut.tool_calls, cut.finish_reason) == ("Now:", (), FinishReason.LENGTH)
-    assert with_calls(reply("  plain  ")).text == "  plain  "
-
-
 class Underneath:
     """A provider that answers with a text, in pieces of `size` characters."""
 
-    def __init__(self, text: str, size: int = 3) -> None:
-        self.text, self.size = text, size
+    def __init__(self, text: str, size: int = 3, **parts: object) -> None:
+        self.text, self.size, self.parts = text, size, parts
         self.requests: list[Request] = []
 
     def answer(self, request):
         self.requests.append(request)
         for at in range(0, len(self.text), self.size):
             yield TextDelta(self.text[at : at + self.size])
-        yield reply(self.text)
+        whole = {"tool_calls": (), "finish_reason": FinishReason.STOP, **self.parts}
+        yield Reply(self.text, usage=Usage(), model="m", response_id="r", **whole)
+
+
+def answered(text: str, tools=(BASH,), dialects=DIALECT_NAMES, **parts: object) -> Reply:
+    below = Underneath(text, **parts)
+    return list(TextTools(below, dialects).answer(Request([], tools)))[-1]
+
+
+@given(st.lists(st.tuples(names, arguments), min_size=1, max_size=4), st.text(max_size=40))
+def test_what_is_written_is_read_again(calls, said):
+    said = "".join(c for c in said if c.isalnum())
+    made = [ToolCall(str(n), name, json.dumps(given)) for n, (name, given) in enumerate(calls)]
+    found = find_calls("\n".join([said, *map(tool_call_text, made)]), {}, DIALECT_NAMES)
+    assert found.said == said
+    assert [(c.name, json.loads(c.arguments)) for c in found.calls] == calls
+
+
+def test_a_call_in_the_text_is_one_of_the_reply():
+    reply = answered(f"Look:\n{OPEN}{LS}{CLOSE}\n{OPEN}{LS}{CLOSE}")
+    assert (reply.text, reply.finish_reason) == ("Look:", FinishReason.TOOL_CALLS)
+    assert [(call.name, call.arguments) for call in reply.tool_calls] == [
+        ("bash", '{"command": "ls"}')
+    ] * 2
+    assert len({call.id for call in reply.tool_calls}) == 2
+
+
+def test_a_reply_that_was_cut_off_has_no_calls():
+    cut = answered(f"Now:\n{OPEN}{LS}", finish_reason=FinishReason.LENGTH)
+    assert (cut.text, cut.tool_calls, cut.finish_reason) == ("Now:", (), FinishReason.LENGTH)
+    assert answered("  plain  ").text == "  plain  "
+
+
+def test_text_beside_native_calls_or_without_tools_has_no_calls():
+    native = ToolCall("c1", "bash", "{}")
+    assert answered(f"{OPEN}{LS}{CLOSE}", tool_calls=(native,)).tool_calls == (native,)
+    assert answered(f"{OPEN}{LS}{CLOSE}", tools=()).text == f"{OPEN}{LS}{CLOSE}"
+    assert answered(f"{OPEN}{LS}{CLOSE}", dialects=()).tool_calls == ()
+
+
+@pytest.mark.parametrize("name", ["bash<|channel|>commentary", "functions.bash<|channel|>json"])
+def test_marks_of_channels_are_cut_off_a_name(name):
+    reply = answered("", tool_calls=(ToolCall("c1", name, "{}"),))
+    assert [call.name for call in reply.tool_calls] == ["bash"]
+
+
+def test_calls_at_the_end_of_thinking_count_if_nothing_else_is_said():
+    call = f"{OPEN}{LS}{CLOSE}"
+    assert answered(f"<think>I look. {call}").tool_calls[0].name == "bash"
+    assert answered("", reasoning=f"I look.\n{call}").tool_calls[0].name == "bash"
+    assert answered(f"<think>I could {call} or not.</think>").tool_calls == ()
+    assert answered(f"<think>\n{call}\n</think>\nFour.").tool_calls == ()
+
+
+def test_thinking_in_the_text_is_reasoning():
+    below = Underneath("<think>\nHm.\n</think>\n\nFour.")
+    *items, reply = TextTools(below, ()).answer(Request([], (BASH,)))
+    assert (reply.text, reply.reasoning) == ("Four.", "Hm.")
+    assert "".join(i.text for i in items if isinstance(i, TextDelta)) == "Four."
+    assert "".join(i.text for i in items if isinstance(i, ReasoningDelta)).strip() == "Hm."
+
+
+def test_thinking_whose_first_mark_is_missing_is_shown_as_such_from_the_second_reply_on():
+    tools = TextTools(Underneath("Hm.\n</think>\n\nFour."), ())
+    for begun in (TextDelta, ReasoningDelta):
+        items = list(tools.answer(Request([], ())))
+        assert isinstance(items[0], begun)
+        assert items[-1].text == "Four."
 
 
 @given(st.integers(1, 60))
 def test_the_person_sees_the_text_and_the_names_of_calls(size):
     text = f"I use `{OPEN}` <b>.\n{OPEN}\n{LS}\n{CLOSE}\nSo <tool"
-    items = list(TextTools(Underneath(text, size)).answer(Request([], (BASH,))))
+    items = list(TextTools(Underneath(text, size), DIALECT_NAMES).answer(Request([], (BASH,))))
     shown = "".join(item.text for item in items if isinstance(item, TextDelta))
-    assert shown == f"I use `{OPEN}` <b>.\n\nSo <tool"
+    assert "".join(shown.split()) == f"Iuse`{OPEN}`<b>.So<tool"
     assert [item.name for item in items if isinstance(item, ToolCallStarted)] == ["bash"]
     assert [call.name for call in items[-1].tool_calls] == ["bash"]
 
 
+def test_the_person_is_told_once_that_calls_come_as_text():
+    tools = TextTools(Underneath(f"{OPEN}{LS}{CLOSE}"), DIALECT_NAMES)
+    items = [i for _ in range(2) for i in tools.answer(Request([], (BASH,)))]
+    (told,) = (item.text for item in items if isinstance(item, Notice))
+    assert "hermes" in told
+
+
+def test_natively_told_tools_and_messages_go_out_as_they_are():
+    below = Underneath(f"{OPEN}{LS}{CLOSE}")
+    tools = TextTools(below, DIALECT_NAMES)
+    request = Request([Message.system_message("Be good.")], (BASH,))
+    list(tools.answer(request))
+    list(tools.answer(request))
+    assert below.requests == [request, request]
+
+
 def test_the_conversation_underneath_has_no_tools_and_keeps_its_prefix():
     below = Underneath("fine")
-    tools = TextTools(below)
+    tools = TextTools(below, DIALECT_NAMES, tell_in_text=True)
     call = ToolCall("c1", "bash", '{"command": "ls"}')
     messages = [Message.system_message("Be good."), Message.user_message("look")]
     list(tools.answer(Request(messages, (BASH,))))

@@ -1,0 +1,230 @@
+"""Finding and reading the tool calls in a reply's text: which text is a call, and which is not."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+from agentcli.llm.call_dialects import Dialect
+from agentcli.llm.wire_protocol import tool_call
+from agentcli.messages import ToolCall
+
+Tools = Mapping[str, Mapping[str, Any]]
+"""By name of a tool, the JSON Schema of its arguments."""
+
+_ARGUMENTS = ("arguments", "parameters", "args", "input")
+_DECODER = json.JSONDecoder(strict=False)
+_JUNK = re.compile(r"(?:[^<>{}\n]{0,80}(?=</))?")
+"""What small models write between a call and its last mark."""
+_GAP = re.compile(r"[\s,;]*")
+_FENCE = re.compile(r"\s*(?:```\w*\s*)?")
+_CLOSED_FENCE = re.compile(r"(?:\s*```)?")
+_JSON_START = re.compile(r"\s*(?:```\w*\s*)?\{")
+_NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
+_LOOSE = re.compile(
+    r"""\s*(?:(?:<\|"\|>|<escape>)(?P<text>.*?)(?:<\|"\|>|<escape>)"""
+    r"""|(?P<json>"(?:\\.|[^"\\])*"|[{}\[\]:,])|(?P<word>[^{}\[\]:,"<\s][^{}\[\]:,"<]*))""",
+    re.DOTALL,
+)
+
+
+def read_block(dialect: Dialect, text: str, start: int, tools: Tools) -> tuple[list[ToolCall], int]:
+    """Return the calls of the block at `start`, without ids, and where the text goes on; none if
+    the dialect can't read one there. A call with invalid JSON has that text as its arguments."""
+    calls: list[ToolCall] = []
+    end = position = start
+    marks = re.compile(rf"(?:\s*(?:{dialect.marks}))*", re.DOTALL)
+    while True:
+        position = _after(marks, text, position)
+        found, after = _call_at(dialect, text, _after(_GAP, text, position), tools)
+        if not found:
+            return calls, end
+        calls += found
+        end = position = _after(marks, text, _after(_JUNK, text, after))
+        if end == _after(_JUNK, text, after):
+            end = position = after
+
+
+def _after(pattern: re.Pattern[str], text: str, position: int) -> int:
+    found = pattern.match(text, position)
+    return found.end() if found else position
+
+
+def _call_at(
+    dialect: Dialect, text: str, position: int, tools: Tools
+) -> tuple[list[ToolCall], int]:
+    """Return the calls at `position`, one or a list of them, and their end."""
+    if dialect.head and (head := re.compile(dialect.head).match(text, position)):
+        name = head["name"]
+        arguments, end = _arguments(dialect, text, head.end(), tools.get(name, {}))
+        return [tool_call("", name, arguments)], end
+    if text[position : position + 1] in ("{", "[", "`"):
+        calls, end = json_calls(text, position)
+        if calls:
+            return calls, end
+    if dialect.head:
+        return [], position
+    closing = re.compile(dialect.marks).search(text, position)
+    end = closing.start() if closing else len(text)
+    calls = python_calls(text[position:end], tools)
+    if not calls:
+        end = position + len(text[position:end].partition("\n")[0])
+        calls = python_calls(text[position:end], tools)
+    return calls, end
+
+
+def _arguments(
+    dialect: Dialect, text: str, position: int, schema: Mapping[str, Any]
+) -> tuple[dict[str, Any] | str, int]:
+    """Return a call's arguments and their end; text that is not JSON as it is."""
+    if dialect.argument and not _JSON_START.match(text, position):
+        return _tagged(dialect.argument, text, position, schema)
+    begin = _after(_FENCE, text, position)
+    try:
+        value, end = _DECODER.raw_decode(text, begin)
+    except (ValueError, RecursionError):
+        if (
+            text.startswith("{", begin)
+            and dialect.name == "gemma"
+            and (loose := _loose(text, begin))
+        ):
+            return loose
+        closing = re.compile(rf"{dialect.marks}|\Z").search(text, begin)
+        end = closing.start() if closing else len(text)
+        return text[begin:end].strip(), end
+    return value if isinstance(value, dict) else text[begin:end], _after(_CLOSED_FENCE, text, end)
+
+
+def _tagged(
+    argument: str, text: str, position: int, schema: Mapping[str, Any]
+) -> tuple[dict[str, Any], int]:
+    """Return the arguments that follow each other from `position` on, each in its own tags."""
+    pattern = re.compile(r"\s*" + argument, re.DOTALL)
+    known = schema.get("properties", {})
+    values: dict[str, Any] = {}
+    while found := pattern.match(text, position):
+        parts = found.groupdict()
+        key, value, kind = parts["key"], parts["value"], parts.get("kind")
+        if inner := _nested(pattern, value):
+            values[key] = inner
+        elif kind:
+            values[key] = value if kind in ("true", "string") else _parsed(value)
+        else:
+            values[key] = value if _is_text(known.get(key, {})) else _parsed(value)
+        position = found.end()
+    return values, position
+
+
+def _nested(pattern: re.Pattern[str], value: str) -> Any:
+    """Return a value that consists of tagged members, or of items of a list; None if it does
+    not."""
+    members = list(pattern.finditer(value)) if pattern.match(value) else []
+    if not members:
+        return None
+    read = [(m["key"], _nested(pattern, m["value"]) or _parsed(m["value"])) for m in members]
+    return [item for _, item in read] if {key for key, _ in read} == {"item"} else dict(read)
+
+
+def _is_text(schema: Mapping[str, Any]) -> bool:
+    """Whether a value with this schema may be any text."""
+    kinds = schema.get("type", [])
+    options = [*schema.get("anyOf", []), *schema.get("oneOf", [])]
+    if options:
+        return any(map(_is_text, options))
+    return "string" in kinds or (not kinds and not {"$ref", "enum", "const"} & set(schema))
+
+
+def _parsed(value: str) -> Any:
+    """Return the JSON value that is written, or the text if it is none."""
+    text = value.strip()
+    try:
+        return json.loads(text.lower() if text in ("True", "False", "None") else text)
+    except (ValueError, RecursionError):
+        return None if text == "None" else value
+
+
+def _loose(text: str, position: int) -> tuple[dict[str, Any], int] | None:
+    """Return the object at `position`, whose names and words need no quotes and whose texts may
+    stand between marks, and its end; None if it has none."""
+    written: list[str] = []
+    depth = 0
+    while part := _LOOSE.match(text, position):
+        position = part.end()
+        if part["text"] is not None:
+            written.append(json.dumps(part["text"]))
+        elif part["json"]:
+            written.append(part["json"])
+            depth += {"{": 1, "[": 1, "}": -1, "]": -1}.get(part["json"], 0)
+        else:
+            word = part["word"].strip()
+            is_value = word in ("true", "false", "null") or _NUMBER.fullmatch(word)
+            written.append(word if is_value else json.dumps(word))
+        if not depth:
+            break
+    try:
+        return json.loads("".join(written), strict=False), position
+    except (ValueError, RecursionError):
+        return None
+
+
+def json_calls(text: str, position: int) -> tuple[list[ToolCall], int]:
+    """Return the calls that the JSON value at `position` stands for, one or a list of them, and
+    its end; none if it is anything else."""
+    begin = _after(_FENCE, text, position)
+    try:
+        value, end = _DECODER.raw_decode(text, begin)
+    except (ValueError, RecursionError):
+        return [], position
+    calls = [named_call(one) for one in (value if isinstance(value, list) else [value])]
+    good = [call for call in calls if call is not None]
+    return (good if len(good) == len(calls) else []), _after(_CLOSED_FENCE, text, end)
+
+
+def named_call(value: object) -> ToolCall | None:
+    """Return the call that an object with a tool's name and arguments stands for."""
+    if not isinstance(value, Mapping):
+        return None
+    inner = value.get("function")
+    if isinstance(inner, Mapping):
+        value = inner
+    name = value.get("name") or value.get("function") or value.get("tool")
+    if not isinstance(name, str) or not name:
+        return None
+    arguments: Any = next((value[key] for key in _ARGUMENTS if key in value), {})
+    return tool_call("", name.removeprefix("functions."), arguments)
+
+
+def python_calls(code: str, tools: Tools) -> list[ToolCall]:
+    """Return the calls that a piece of Python consists of, also those in a list or in `print`;
+    none if it has anything else or calls something that is no tool."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            body = ast.parse(code.strip()).body
+            values = [each.value for each in body if isinstance(each, ast.Expr)]
+            parts = [e for v in values for e in (v.elts if isinstance(v, ast.List) else [v])]
+            calls = [_python_call(part, tools) for part in parts]
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return []
+    good = [call for call in calls if call is not None]
+    return good if len(good) == len(calls) and len(values) == len(body) else []
+
+
+def _python_call(node: Any, tools: Tools) -> ToolCall | None:
+    """Return the call of a tool that an expression is. Raises ValueError for arguments that are
+    not literals."""
+    while isinstance(node, ast.Call) and ast.unparse(node.func) == "print" and node.args:
+        node = node.args[0]
+    if not isinstance(node, ast.Call):
+        return None
+    name = next((part for part in ast.unparse(node.func).split(".") if part in tools), None)
+    if name is None:
+        return None
+    given = zip(tools[name].get("properties", {}), node.args, strict=False)
+    values = {key: ast.literal_eval(value) for key, value in given}
+    values |= {str(each.arg): ast.literal_eval(each.value) for each in node.keywords}
+    return tool_call("", name, values)
