@@ -6,7 +6,8 @@ Give it the model's turns, point a client at its `url`, then look at what the cl
         ...
     assert server.violations == [] and server.prefix_breaks() == []
 
-`violations` holds everything a real provider would have refused, `requests` what was asked.
+`violations` holds everything a real provider would have refused, `requests` what was asked. With
+`provider="deepseek"` it is that provider: its own rules beside its wire format's, and its manners.
 """
 
 from .script import (

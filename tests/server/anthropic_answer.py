@@ -24,8 +24,11 @@ _FINAL_USAGE = {
 }
 
 
-def render(reply: Reply, body: dict[str, Any], usage: Usage) -> list[bytes]:
-    """The answer: the events of a stream, or one JSON document."""
+def render(
+    reply: Reply, body: dict[str, Any], usage: Usage, *, prefix: str = "", hidden: bool = False
+) -> list[bytes]:
+    """The answer: the events of a stream, or one JSON document. `prefix` is the digest of the
+    conversation that its thinking is bound to; `hidden`: thinking is only shown if asked for."""
     message = {
         "id": new_id("msg_01", 22),
         "type": "message",
@@ -36,7 +39,7 @@ def render(reply: Reply, body: dict[str, Any], usage: Usage) -> list[bytes]:
         "stop_sequence": None,
     }
     stop = {"stop_reason": _STOP.get(reply.finish_word, reply.finish_word), "stop_sequence": None}
-    blocks = _content(reply, body)
+    blocks = _content(reply, body, prefix, "omitted" if hidden else "summarized")
     if not body.get("stream"):
         content = [block for block, _ in blocks]
         return [dumps(message | stop | {"content": content, "usage": _usage(usage)})]
@@ -57,7 +60,9 @@ def render(reply: Reply, body: dict[str, Any], usage: Usage) -> list[bytes]:
     return [event(data, data["type"]) for data in events]
 
 
-def _content(reply: Reply, body: dict[str, Any]) -> list[tuple[dict[str, Any], str]]:
+def _content(
+    reply: Reply, body: dict[str, Any], prefix: str, display: str
+) -> list[tuple[dict[str, Any], str]]:
     """Thinking, text and tool uses, each with the raw text its deltas carry. With thinking enabled
     there always is some; with it disabled there is none; its text is left out when the request
     wants it omitted. A document has no form for broken arguments: their input is empty there."""
@@ -66,9 +71,9 @@ def _content(reply: Reply, body: dict[str, Any]) -> list[tuple[dict[str, Any], s
     kind = thinking.get("type")
     if kind == "enabled" or (reply.reasoning and kind != "disabled"):
         text = reply.reasoning or "Thinking."
-        if thinking.get("display") == "omitted":
+        if (thinking.get("display") or display) == "omitted":
             text = ""
-        block = {"type": "thinking", "thinking": text, "signature": signature(text)}
+        block = {"type": "thinking", "thinking": text, "signature": signature(text, prefix)}
         blocks.append((block, text))
     if reply.text:
         blocks.append(({"type": "text", "text": reply.text}, reply.text))

@@ -28,9 +28,9 @@ from .checks import (
 from .conversation import Part, part
 from .images import anthropic_images
 from .schemas import anthropic_schema
-from .wire import signature
+from .wire import digest, dumps, signs
 
-__all__ = ["NAME", "PATH", "parts", "render", "validate"]
+__all__ = ["NAME", "PATH", "parts", "prefixes", "render", "validate"]
 
 NAME = "anthropic_messages"
 PATH = "/messages"
@@ -78,7 +78,7 @@ _OUTPUT_CONFIG = Shape(
 _DISPLAY = nullable(one_of("summarized", "omitted"))
 _THINKING = {
     "enabled": Shape({"type": filled, "budget_tokens": integer(1024)}, {"display": _DISPLAY}),
-    "adaptive": Shape({"type": filled}, {"display": _DISPLAY}),
+    "adaptive": Shape({"type": filled}, {"display": _DISPLAY, "block_binding": mapping}),
     "between_tools": Shape({"type": filled}),
     "disabled": Shape({"type": filled}),
 }
@@ -282,7 +282,7 @@ def _block(block: Any, where: str, shapes: Mapping[str, Shape]) -> Iterator[str]
     elif kind in _SOURCES:
         yield from ANTHROPIC.tagged(block["source"], f"{where}.source", _SOURCES[kind])
     elif kind == "thinking":
-        if block["signature"] != signature(block["thinking"]):
+        if not signs(block["signature"], block["thinking"]):
             yield f"{where}: Invalid `signature` in `thinking` block"
     elif kind == "redacted_thinking":
         yield f"{where}: Invalid `data` in `redacted_thinking` block"
@@ -417,3 +417,17 @@ def parts(body: dict[str, Any]) -> list[Part]:
     if body.get(_MARK):  # one mark for the whole request goes on its last block
         found[-1] = found[-1]._replace(marked=True)
     return found
+
+
+def prefixes(body: dict[str, Any]) -> list[str]:
+    """A digest of what comes before each message, and last of the whole conversation: tools, system
+    and all earlier blocks, cache marks aside."""
+    found: list[str] = []
+    before, seen = "", ""
+    for item in parts(body):
+        message = ".".join(item.where.split(".")[:2]) if item.where.startswith("messages") else ""
+        if message != seen:
+            found.append(before)
+            seen = message
+        before = digest(before, dumps(item.value).decode())
+    return [*found, before]

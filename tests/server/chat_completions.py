@@ -131,6 +131,11 @@ _IMAGE = Shape(
 )
 _CALL = Shape({"id": _CALL_ID, "type": one_of("function"), "function": mapping})
 _CALLED = Shape({"name": _FUNCTION_NAME, "arguments": string})
+FIELDS = {
+    place: {*shape.required, *shape.optional}
+    for place, shape in {"body": _BODY, "reply": _MESSAGES["assistant"], "call": _CALL}.items()
+}
+"""The members that OpenAI knows of a body, of a model's own message, and of a call."""
 
 
 def validate(body: dict[str, Any], _headers: Mapping[str, str], /) -> list[str]:

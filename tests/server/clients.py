@@ -79,7 +79,7 @@ def sdk_errors(name: str) -> tuple[type[Exception], ...]:
 def openai_client(server: ModelServer) -> openai.OpenAI:
     import openai
 
-    return openai.OpenAI(api_key="k", base_url=f"{server.url}/v1", max_retries=0)
+    return openai.OpenAI(api_key="k", base_url=server.base_url, max_retries=0)
 
 
 def anthropic_client(server: ModelServer) -> anthropic.Anthropic:
@@ -100,6 +100,8 @@ def chat(server: ModelServer, streamed: bool) -> Said:
     text, thought, finish = "", "", None
     parts: dict[int, list[str]] = {}
     for chunk in client.chat.completions.create(model="m", messages=messages, stream=True):
+        if not chunk.choices:
+            continue
         choice_now: Any = chunk.choices[0]
         text += choice_now.delta.content or ""
         thought += getattr(choice_now.delta, "reasoning_content", "")

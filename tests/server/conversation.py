@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 from .script import Recorded
 from .wire import dumps
 
+BYTES_IN_A_TOKEN = 4
+
 
 class Part(NamedTuple):
     """One tool, system block, role or content block, with its place; cache marks taken off."""
@@ -77,8 +79,8 @@ class Meter:
         self._latest: dict[str, tuple[list[Part], list[int], int]] = {}
 
     def count(self, api: str, now: list[Part], size: int, explicit: bool) -> tuple[int, int, int]:
-        """(all, read from cache, written to cache) for a request of `size` bytes, four bytes to a
-        token. With `explicit` caching only what stands before a cache mark is written or read."""
+        """(all, read from cache, written to cache) for a request of `size` bytes. With `explicit`
+        caching only what stands before a cache mark is written or read."""
         before, sizes, reach = self._latest.get(api, ([], [], 0))
         same = shared(before, now)
         sizes = sizes[:same] + [len(dumps(item.value)) for item in now[same:]]
@@ -86,7 +88,7 @@ class Meter:
         if explicit:
             limit = max((n for n, item in enumerate(now, 1) if item.marked), default=0)
         self._latest[api] = now, sizes, limit
-        total, hit = size // 4, min(same, reach, limit)
-        cached = min(sum(sizes[:hit]) // 4, total)
-        written = min(sum(sizes[hit:limit]) // 4, total - cached)
+        total, hit = size // BYTES_IN_A_TOKEN, min(same, reach, limit)
+        cached = min(sum(sizes[:hit]) // BYTES_IN_A_TOKEN, total)
+        written = min(sum(sizes[hit:limit]) // BYTES_IN_A_TOKEN, total - cached)
         return total, cached, written

@@ -334,7 +334,7 @@ def _reasoning(body: dict[str, Any]) -> Iterator[str]:
                 )
             elif kind != "reasoning":
                 names = {follower.get("id"), follower.get("call_id")} - {None}
-                led_on = led_on and (not names or bool(names & set(sealed[1:])))
+                led_on = led_on and (not names or bool(names & set(sealed[2:])))
         if not led_on:
             yield (
                 f"Item '{item['id']}' of type 'reasoning' was provided without its required "

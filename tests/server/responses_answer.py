@@ -12,9 +12,12 @@ from .wire import dumps, event, new_id, pieces, seal
 _ENCRYPTED = "reasoning.encrypted_content"
 
 
-def render(reply: Reply, body: dict[str, Any], usage: Usage) -> list[bytes]:
-    """The answer: the events of a stream, or one JSON document."""
-    output = _output(reply, body)
+def render(
+    reply: Reply, body: dict[str, Any], usage: Usage, *, account: str = "", phases: bool = False
+) -> list[bytes]:
+    """The answer: the events of a stream, or one JSON document. `account` is who alone may send its
+    encrypted reasoning back; with `phases` each message says which of the two it is."""
+    output = _output(reply, body, account, phases)
     response = _envelope(body)
     final = response | _ending(reply) | {"output": output, "usage": _usage(usage)}
     if not body.get("stream"):
@@ -80,7 +83,7 @@ def _ending(reply: Reply) -> dict[str, Any]:
     return {"status": "incomplete", "incomplete_details": {"reason": reason}}
 
 
-def _output(reply: Reply, body: dict[str, Any]) -> list[dict[str, Any]]:
+def _output(reply: Reply, body: dict[str, Any], account: str, phases: bool) -> list[dict[str, Any]]:
     """Reasoning, then the message, then the calls. The last one is what a stop cut short. Encrypted
     reasoning is given only if `include` asks for it, and a summary only if `reasoning.summary`
     does."""
@@ -88,6 +91,8 @@ def _output(reply: Reply, body: dict[str, Any]) -> list[dict[str, Any]]:
     if reply.text or not reply.calls:
         content = [{"type": "output_text", "text": reply.text, "annotations": [], "logprobs": []}]
         message = {"id": new_id("msg_", 48), "type": "message", "role": "assistant"}
+        if phases:
+            message["phase"] = "commentary" if reply.calls else "final_answer"
         items.append(message | {"status": "completed", "content": content})
     items += [_call(call) for call in reply.calls]
     if _ending(reply)["status"] == "incomplete":
@@ -100,7 +105,7 @@ def _output(reply: Reply, body: dict[str, Any]) -> list[dict[str, Any]]:
     thought: dict[str, Any] = {"id": new_id("rs_", 48), "type": "reasoning", "summary": summary}
     if _ENCRYPTED in (body.get("include") or []):
         names = [items[0]["id"], items[0].get("call_id", "")]
-        thought["encrypted_content"] = seal([thought["id"], *names])
+        thought["encrypted_content"] = seal([thought["id"], account, *names])
     return [thought, *items]
 
 

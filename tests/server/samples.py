@@ -61,7 +61,7 @@ CHAT: Body = {
     "stream": True,
     "stream_options": {"include_usage": True},
 }
-_SEALED = seal(["rs_1", "fc_1", "call_1"])
+_SEALED = seal(["rs_1", "", "fc_1", "call_1"])
 RESPONSES: Body = {
     "model": "m",
     "instructions": "Be brief.",
@@ -309,8 +309,8 @@ _RESPONSES: list[tuple[str, object, str]] = [
     ("input.1.status", None, "'input[1].status'"),
     ("input.1.encrypted_content", DROP, "Items are not persisted when `store` is set to false"),
     ("input.1.encrypted_content", "x" + _SEALED[1:], "could not be verified"),
-    ("input.1.encrypted_content", seal(["rs_2", "fc_1"]), "item_id did not match"),
-    ("input.1.encrypted_content", seal(["rs_1", "fc_2"]), "required following item"),
+    ("input.1.encrypted_content", seal(["rs_2", "", "fc_1"]), "item_id did not match"),
+    ("input.1.encrypted_content", seal(["rs_1", "", "fc_2"]), "required following item"),
     ("input.2.arguments", {}, "a string"),
     ("input.2.call_id", DROP, "Missing required parameter: 'input[2].call_id'"),
     ("input.2.id", "call_1", "begins with 'fc'"),

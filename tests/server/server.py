@@ -14,9 +14,10 @@ from typing import Any, Protocol
 
 from . import anthropic_messages, chat_completions, responses
 from .checks import parse_body
-from .conversation import Meter, Part, prefix_breaks
+from .conversation import BYTES_IN_A_TOKEN, Meter, Part, prefix_breaks
 from .errors import anthropic_error, anthropic_models, openai_error, openai_models
 from .loopback import Answer, Incoming, Loopback
+from .providers import PROVIDERS, Asked, Provider
 from .script import (
     Altered,
     Dropped,
@@ -45,11 +46,7 @@ class _Api(Protocol):
     NAME: str
     PATH: str
 
-    def validate(self, body: dict[str, Any], headers: Mapping[str, str], /) -> list[str]: ...
-
     def parts(self, body: dict[str, Any]) -> list[Part]: ...
-
-    def render(self, reply: Reply, body: dict[str, Any], usage: Usage) -> list[bytes]: ...
 
 
 _APIS: tuple[_Api, ...] = (chat_completions, responses, anthropic_messages)
@@ -75,14 +72,16 @@ class ModelServer:
         strict: bool = True,
         loop: bool = False,
         record: bool = True,
-        reasoning_content: bool = False,
+        provider: str = "",
+        window: int = 0,
         on_violation: Callable[[str], None] | None = None,
     ) -> None:
         """`play` answers every request when given, else the script's steps do in turn, over and
         over with `loop`. `keys`: those accepted; None for any, an empty collection for a server
         that needs none. `models`: those known; None for any. `strict=False` answers without
-        judging, `record=False` without keeping requests. `reasoning_content`: take that field back
-        on assistant messages of Chat Completions, as the servers do that send it."""
+        judging, `record=False` without keeping requests. `provider`: whose rules and manners it
+        has besides its wire formats' (a name of `PROVIDERS`). `window`: how many tokens it holds;
+        0: any number."""
         self.requests: list[Recorded] = []
         self.violations: list[str] = []
         self._script = deque(script)
@@ -90,7 +89,8 @@ class ModelServer:
         self._keys = {keys} if isinstance(keys, str) else keys
         self._models = models
         self._strict, self._loop, self._record = strict, loop, record
-        self._reasoning_content = reasoning_content
+        self._provider = PROVIDERS[provider] if provider else Provider()
+        self._window = window
         self._on_violation = on_violation
         self._numbers = count(1)
         self._meter = Meter()
@@ -101,6 +101,11 @@ class ModelServer:
     def url(self) -> str:
         """Where it listens, without a path."""
         return f"http://127.0.0.1:{self._http.server_port}"
+
+    @property
+    def base_url(self) -> str:
+        """The same with the path that the provider's base URL has."""
+        return self.url + self._provider.path
 
     def start(self) -> None:
         """Serve in the background."""
@@ -131,7 +136,7 @@ class ModelServer:
         return prefix_breaks(chosen, _PARTS)
 
     def _answer(self, incoming: Incoming) -> Answer:
-        path = incoming.path.split("?")[0].removeprefix("/v1")
+        path = incoming.path.split("?")[0].removeprefix(self._provider.path or "/v1")
         if incoming.method == "GET" and path.split("/")[:2] == ["", "models"]:
             return self._list_models(path.removeprefix("/models").strip("/"), incoming.headers)
         api = _BY_PATH.get(path)
@@ -169,39 +174,30 @@ class ModelServer:
         except ValueError as error:
             self._violation(name, str(error))
             return {}, HttpError(400, message=str(error))
-        faults = api.validate(self._readable(api, body), incoming.headers) if self._strict else []
+        asked = self._asked(Recorded(api.NAME, incoming.path, incoming.headers, body, incoming.raw))
+        faults = self._provider.refusals(api.NAME, asked) if self._strict else []
         for fault in faults:
-            self._violation(name, fault)
-        if faults:
-            return body, HttpError(400, message=faults[0])
+            self._violation(name, fault.text)
+        refusal = next((fault for fault in faults if not fault.borne), None)
+        if refusal is not None:
+            return body, HttpError(refusal.status, refusal.kind, refusal.text)
         model = str(body.get("model"))
         if self._models is not None and model not in self._models:
             return body, self._unknown_model(api is anthropic_messages, model)
         return body, None
 
-    def _readable(self, api: _Api, body: dict[str, Any]) -> dict[str, Any]:
-        """The body as it is judged: without what this server takes though its protocol's own
-        provider would not."""
-        messages = body.get("messages")
-        if not (self._reasoning_content and api is chat_completions and isinstance(messages, list)):
-            return body
-        cleaned = [
-            {key: value for key, value in message.items() if key != "reasoning_content"}
-            if isinstance(message, dict) and message.get("role") == "assistant"
-            else message
-            for message in messages
-        ]
-        return body | {"messages": cleaned}
+    def _asked(self, request: Recorded) -> Asked:
+        tokens = len(request.raw) // BYTES_IN_A_TOKEN
+        return Asked(request.body, request.headers, tokens, self._window)
 
     def _authorised(self, anthropic: bool, headers: Mapping[str, str]) -> bool:
-        """A key comes as a bearer token; Anthropic takes `x-api-key` too."""
+        """A key comes as a bearer token; Anthropic takes `x-api-key` too, and Azure `api-key`."""
         scheme, _, key = headers.get("authorization", "").partition(" ")
         if scheme.lower() != "bearer":
             key = ""
-        if anthropic:
-            key = headers.get("x-api-key", key)
+        key = headers.get("x-api-key" if anthropic else "api-key", key)
         if self._keys is None:
-            return bool(key.strip())
+            return bool(key.strip()) or self._provider.keyless
         return not self._keys or key.strip() in self._keys
 
     def _unknown_model(self, anthropic: bool, model: str) -> HttpError:
@@ -258,7 +254,7 @@ class ModelServer:
             if not streamed:
                 status = 529 if entry.kind == "overloaded_error" else 500
                 return self._error(api, HttpError(status, entry.kind, entry.message))
-            failure = _stream_error(api, entry)
+            failure = self._stream_error(api, entry)
             return replace(whole, chunks=[*_unended(whole.chunks)[: entry.after], failure])
         if isinstance(entry, Truncated):
             half = whole.chunks[0][: len(whole.chunks[0]) // 2]
@@ -288,23 +284,35 @@ class ModelServer:
             total, cached, written = self._meter.count(
                 api.NAME, api.parts(request.body), len(request.raw), explicit
             )
+        read = min(total, self._window) if self._window else total
         counted = Usage(
-            input=total,
+            input=read,
             output=reply.size // 4 + 1,
-            cached=cached,
+            cached=min(cached, read),
             written=written if explicit else 0,
             reasoning=len(reply.reasoning) // 4,
         )
-        chunks = api.render(reply, request.body, reply.usage or counted)
+        asked = self._asked(request)
+        chunks = self._provider.render(api.NAME, reply, asked, reply.usage or counted)
         kind = "text/event-stream; charset=utf-8"
         kind = kind if request.body.get("stream") else "application/json"
         return Answer(chunks, content_type=kind, headers=_request_id(api))
 
     def _error(self, api: _Api, error: HttpError) -> Answer:
-        form = anthropic_error if api is anthropic_messages else openai_error
+        form = anthropic_error if api is anthropic_messages else self._provider.error
         body = form(error.status, error.kind, error.message)
         headers = _request_id(api) | dict(error.headers)
-        return Answer([dumps(body)], status=error.status, headers=headers)
+        raw = b"" if body is None else dumps(body)
+        return Answer([raw], status=error.status, headers=headers)
+
+    def _stream_error(self, api: _Api, error: StreamError) -> bytes:
+        """An error inside a stream that has begun with status 200."""
+        if api is anthropic_messages:
+            return event(anthropic_error(529, error.kind, error.message), "error")
+        if api is chat_completions:
+            return event(self._provider.error(500, error.kind, error.message))
+        failure = {"type": "error", "code": error.kind, "message": error.message, "param": None}
+        return event(failure | {"sequence_number": error.after}, "error")
 
     def _violation(self, name: str, what: str) -> None:
         line = f"{name}: {what}"
@@ -345,17 +353,6 @@ def _unended(chunks: Sequence[bytes]) -> list[bytes]:
     """A stream's events up to the first that tells how the turn ended. (Within a model's own words
     the quotes of such a mark are escaped.)"""
     return list(takewhile(lambda chunk: not any(mark in chunk for mark in _END_MARKS), chunks))
-
-
-def _stream_error(api: _Api, error: StreamError) -> bytes:
-    """An error inside a stream that has begun with status 200."""
-    if api is anthropic_messages:
-        return event(anthropic_error(529, error.kind, error.message), "error")
-    body = openai_error(500, error.kind, error.message)
-    if api is chat_completions:
-        return event(body)
-    failure = {"type": "error", "code": error.kind, "message": error.message, "param": None}
-    return event(failure | {"sequence_number": error.after}, "error")
 
 
 def _request_id(api: _Api) -> dict[str, str]:

@@ -230,7 +230,7 @@ class TestConversations:
 
     def test_reasoning_content_comes_back_only_where_it_is_taken(self) -> None:
         body = changed(CHAT, "messages.2.reasoning_content", "Hm.")
-        with ModelServer([Reply("Hi.")], reasoning_content=True) as server:
+        with ModelServer([Reply("Hi.")], provider="vllm") as server:
             assert ask(server, "/v1/chat/completions", body).status == 200
         assert server.requests[0].body == body
 

@@ -42,9 +42,21 @@ def _mac(payload: bytes) -> bytes:
     return hmac.new(_KEY, payload, hashlib.sha256).digest()
 
 
-def signature(text: str) -> str:
-    """What signs a thinking block; it fits that text and no other."""
-    return base64.b64encode(_mac(text.encode("utf-8", "surrogatepass"))).decode()
+def digest(*texts: str) -> str:
+    """A short stand-in for texts, the same for the same."""
+    joined = "\0".join(texts).encode("utf-8", "surrogatepass")
+    return hashlib.sha256(joined).hexdigest()[:24]
+
+
+def signature(text: str, prefix: str = "") -> str:
+    """What signs a piece of reasoning: it fits that text and no other, and says which conversation
+    led to it, by the digest of that."""
+    return seal([digest(text), prefix])
+
+
+def signs(sealed: str, text: str) -> bool:
+    """Whether a signature is one of ours, for this text."""
+    return (unseal(sealed) or [""])[0] == digest(text)
 
 
 def seal(values: Iterable[str]) -> str:

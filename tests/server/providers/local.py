@@ -1,0 +1,155 @@
+"""Servers on people's own machines: Ollama, llama.cpp, vLLM, SGLang, LM Studio."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..chat_answer import Style
+from ..checks import boolean, integer, mapping, nullable, number, string
+from .provider import Asked, Provider, Rule, nested_error, too_long
+
+_SAMPLING = {"top_k": integer(0), "min_p": number(0, 1), "repeat_penalty": number(0, 10)}
+
+
+# --- Ollama -------------------------------------------------------------------------------------
+
+
+def _ollama_error(status: int, kind: str, message: str) -> object:
+    """https://github.com/ollama/ollama/issues/6027."""
+    word = kind or ("api_error" if status >= 500 else "invalid_request_error")
+    return {"error": {"message": message, "type": word, "param": None, "code": None}}
+
+
+def _without_tools(asked: Asked) -> Iterator[str]:
+    if asked.body.get("tools"):
+        yield f"registry.ollama.ai/library/{asked.body['model']} does not support tools"
+
+
+_OLLAMA = Provider(
+    takes_in_replies={"reasoning": nullable(string)},
+    ignores_unknown=True,
+    keyless=True,
+    rules=(
+        # A name that is only here: which models have a template for tools, the server looks up.
+        Rule(_without_tools, "https://github.com/ollama/ollama/issues/6027", models="no-tools"),
+    ),
+    # https://github.com/open-webui/computer/issues/224: 0 for every call.
+    style=Style(reasoning="reasoning", index="zero", whole_calls=True),
+    error=_ollama_error,
+)
+
+# --- llama.cpp ----------------------------------------------------------------------------------
+
+
+def _llamacpp_error(status: int, kind: str, message: str) -> object:
+    """https://github.com/ggml-org/llama.cpp/pull/15780."""
+    return nested_error(status, kind or ("server_error" if status >= 500 else ""), message)
+
+
+def _no_jinja(asked: Asked) -> Iterator[str]:
+    if asked.body.get("tools"):
+        yield "tools param requires --jinja flag"
+
+
+_LLAMACPP = Provider(
+    takes=_SAMPLING | {"chat_template_kwargs": mapping, "cache_prompt": boolean},
+    takes_in_replies={"reasoning_content": nullable(string)},
+    ignores_unknown=True,
+    keyless=True,
+    rules=(
+        Rule(
+            _no_jinja,
+            "https://github.com/defilantech/LLMKube/issues/126",
+            models="no-jinja",
+            status=500,
+            kind="server_error",
+        ),
+    ),
+    style=Style(),
+    error=_llamacpp_error,
+    overflow=Rule(
+        too_long(
+            "the request exceeds the available context size ({window} tokens), try increasing it"
+        ),
+        "https://github.com/ggml-org/llama.cpp/pull/15780",
+        kind="exceed_context_size_error",
+    ),
+)
+
+# --- vLLM, SGLang -------------------------------------------------------------------------------
+
+
+def _vllm_error(status: int, kind: str, message: str) -> object:
+    """https://github.com/langchain4j/langchain4j/issues/3475."""
+    word = kind or {400: "BadRequestError", 404: "NotFoundError"}.get(status, "InternalServerError")
+    return {"object": "error", "message": message, "type": word, "param": None, "code": status}
+
+
+def _no_parser(asked: Asked) -> Iterator[str]:
+    if asked.body.get("tools") and asked.body.get("tool_choice", "auto") == "auto":
+        yield (
+            '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set'
+        )
+
+
+_VLLM = Provider(
+    takes=_SAMPLING | {"chat_template_kwargs": mapping},
+    takes_in_replies={"reasoning": nullable(string), "reasoning_content": nullable(string)},
+    ignores_unknown=True,
+    keyless=True,
+    rules=(
+        Rule(_no_parser, "https://github.com/vllm-project/vllm/issues/9986", models="no-parser"),
+    ),
+    style=Style(reasoning="reasoning"),
+    error=_vllm_error,
+    overflow=Rule(
+        too_long(
+            "This model's maximum context length is {window} tokens. However, you requested "
+            "{output} output tokens and your prompt contains at least {tokens} input tokens. "
+            "Please reduce the length of the input prompt or the number of requested output "
+            "tokens.",
+            with_output=True,
+        ),
+        "https://github.com/vllm-project/vllm/issues/33418",
+    ),
+)
+_SGLANG = Provider(
+    takes=_SAMPLING | {"chat_template_kwargs": mapping, "separate_reasoning": boolean},
+    takes_in_replies={"reasoning_content": nullable(string)},
+    ignores_unknown=True,
+    keyless=True,
+    error=_vllm_error,
+    overflow=Rule(
+        too_long(
+            "Requested token count exceeds the model's maximum context length of {window} tokens. "
+            "You requested a total of {tokens} tokens.",
+            with_output=True,
+        ),
+        "earendil-works/pi packages/ai/src/utils/overflow.ts",
+    ),
+)
+
+# --- LM Studio ----------------------------------------------------------------------------------
+
+_LMSTUDIO = Provider(
+    takes=_SAMPLING,
+    takes_in_replies={"reasoning_content": nullable(string), "reasoning": nullable(string)},
+    ignores_unknown=True,
+    keyless=True,
+    error=lambda status, kind, message: {"error": message},
+    overflow=Rule(
+        too_long(
+            "The number of tokens to keep from the initial prompt is greater than the context "
+            "length. Try to load the model with a larger context length."
+        ),
+        "earendil-works/pi packages/ai/src/utils/overflow.ts",
+    ),
+)
+
+PROVIDERS = {
+    "ollama": _OLLAMA,
+    "llamacpp": _LLAMACPP,
+    "vllm": _VLLM,
+    "sglang": _SGLANG,
+    "lmstudio": _LMSTUDIO,
+}
