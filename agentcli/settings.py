@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -70,10 +70,7 @@ class LLMSettings(_Section):
     )
 
 
-ToolFormat = Literal[
-    "auto",
-    "native",
-    "text",
+Dialect = Literal[
     "hermes",
     "qwen",
     "glm",
@@ -88,7 +85,8 @@ ToolFormat = Literal[
     "gpt-oss",
     "json",
 ]
-"""How tools are told and called; those behind `text` are dialects (`llm/call_dialects.py`)."""
+"""Forms of calls as text; `llm/call_dialects.py` has what they look like."""
+DIALECTS: tuple[Dialect, ...] = get_args(Dialect)
 
 
 class ProviderSettings(_Section):
@@ -105,7 +103,7 @@ class ProviderSettings(_Section):
     drop_params: list[str] = setting([], "fields never sent in the body of a request")
     stream: bool = setting(True, "off: for servers that can't stream")
     images: bool = setting(True, "off: for models that take no images")
-    tool_format: ToolFormat = setting(
+    tool_format: Literal["auto", "native", "text"] | Dialect = setting(
         "auto",
         "how a reply's text is read: auto: for calls in every form; native: not; a form, e.g. "
         "mistral: for that one; text: as auto, and tools are told in the system text",

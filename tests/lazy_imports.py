@@ -145,6 +145,8 @@ LAZY_IMPORTS = {
     ("llm/connections.py", "httpcore2"): "an SDK's; loaded with it",
     ("llm/connections.py", "httpx2"): "an SDK's; loaded with it",
     ("llm/connections.py", "urllib.request"): "loaded with an SDK's HTTP client",
+    ("llm/text_tools.py", "agentcli.llm.reply_text"): "10 ms; when a reply begins",
+    ("llm/text_tools.py", "agentcli.llm.shown_text"): "when a reply begins",
     ("llm/sdk.py", "agentcli.llm.bounded_http"): "loads the SDK's HTTP client",
     ("llm/registry.py", "http.client"): "to look for local servers, where there is no key",
     ("mcp/servers.py", "agentcli.mcp.connection"): "500 ms, with the SDK; in a thread of its own",

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from urllib.parse import SplitResult, urlsplit
 
 from agentcli.errors import ConfigError, SetupNeeded
-from agentcli.llm.call_dialects import DIALECT_NAMES
 from agentcli.llm.catalog import catalogued_models
 from agentcli.llm.families import BY_PROTOCOL
 from agentcli.llm.provider import PROTOCOLS, built_in, kin, known_providers, protocol_names
@@ -19,7 +18,7 @@ from agentcli.llm.short_names import nearest, resolve
 from agentcli.llm.text_tools import TextTools
 from agentcli.llm.traits import Traits, of_model
 from agentcli.llm.wire_protocol import Endpoint, WireProtocol
-from agentcli.settings import ProviderSettings
+from agentcli.settings import DIALECTS, ProviderSettings
 from agentcli.system.programs import find_program
 
 _LOCAL_PROBE_S = 0.2
@@ -278,9 +277,9 @@ def _reading_text(protocol: WireProtocol, wire_format: str, tool_format: str) ->
     """Return `protocol` with what its replies have in their text, if that may be thinking or calls:
     not with the wire formats that hardly any server of open models speaks."""
     if tool_format == "text":
-        return TextTools(protocol, DIALECT_NAMES, tell_in_text=True)
+        return TextTools(protocol, DIALECTS, tell_in_text=True)
     if tool_format == "auto":
-        return TextTools(protocol, DIALECT_NAMES) if wire_format == _OPEN_FORMAT else protocol
+        return TextTools(protocol, DIALECTS) if wire_format == _OPEN_FORMAT else protocol
     return TextTools(protocol, () if tool_format == "native" else (tool_format,))
 
 

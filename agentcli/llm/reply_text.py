@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 from functools import cache
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
-from agentcli.events.progress import ReasoningDelta, TextDelta, ToolCallStarted
 from agentcli.llm.call_dialects import BARE, DIALECTS, PLAIN_MARKS, THOUGHTS, Dialect
 from agentcli.llm.text_calls import Tools, named_call, python_calls, read_block
-from agentcli.messages import ToolCall
+from agentcli.llm.wire_protocol import unique_calls
+from agentcli.messages import FinishReason, Reply, ToolCall
 
+_USABLE = (FinishReason.STOP, FinishReason.TOOL_CALLS)
 _BARE_MEMBERS = {"name", "function", "arguments", "parameters", "args", "input", "type", "id"}
 _DECODER = json.JSONDecoder(strict=False)
 _FENCED = re.compile(
@@ -27,6 +28,7 @@ _FENCED = re.compile(
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})([^`\n]*)")
 _QUOTING = re.compile(r"(?:>|[-*+#|]|\d+[.)])*")
 _GOES_ON = re.compile(r"[a-z,.;:!?)\]}\"'`]")
+_PYTHON = re.compile(r"\[?\s*(?:\w+\.)*\w+\(")
 _NAMED = re.compile(r'"name"\s*:\s*"([^"\\]{1,64})"')
 _NOT_SAID = re.compile(
     r"\A\s*(?:<\|start\|>assistant)?(?:<\|channel\|>\w+(?: \w+)?<\|message\|>|"
@@ -34,12 +36,6 @@ _NOT_SAID = re.compile(
     r"\s*<\|close\|>(?:response|message)<\|sep\|>|\s*<turn\|>)+\s*\Z"
 )
 """Marks of channels and ends around what is said."""
-_MAY_BE_BARE = re.compile(
-    r"""(?:```\w*\s*)?(?:[\[{\s]*"(?:name|function|arguments|parameters|type|"""
-    r"""id)"|<|\[TOOL_CALLS\]|call:\w|\[?\s*(?:\w+\.)*(?P<name>\w+)\()"""
-)
-_ENOUGH = 48
-"""Characters from which it shows whether a reply that begins like one is nothing but calls."""
 
 
 class Thought(NamedTuple):
@@ -68,14 +64,56 @@ class _Block(NamedTuple):
 
 
 @cache
-def _marks() -> re.Pattern[str]:
+def all_marks() -> Sequence[str]:
+    """Return what blocks of calls may begin with, the longest first."""
     begins = {begin for dialect in DIALECTS for begin in dialect.begins}
-    return re.compile("|".join(map(re.escape, sorted(begins, key=len, reverse=True))))
+    return tuple(sorted(begins, key=len, reverse=True))
 
 
 @cache
-def _longest_mark() -> int:
-    return max(len(begin) for dialect in DIALECTS for begin in dialect.begins)
+def _marks() -> re.Pattern[str]:
+    return re.compile("|".join(map(re.escape, all_marks())))
+
+
+def understood(
+    reply: Reply, tools: Tools, dialects: Collection[str]
+) -> tuple[Reply, Found, Thought]:
+    """Return `reply` with the calls in its text and without its thinking, and what was found. A
+    reply that was cut off gets no calls."""
+    thought = split_thought(reply.text)
+    reasoning = "\n\n".join(filter(None, (reply.reasoning, thought.thinking)))
+    called = tuple(map(_with_whole_name, reply.tool_calls))
+    found = Found(thought.rest, [])
+    if dialects and not called:
+        found = find_calls(thought.rest, tools, dialects)
+        if not found.said.strip() and not found.calls:
+            found = _calls_in_thought(reasoning, tools, dialects) or found
+    if found.said == reply.text and called == reply.tool_calls and not found.calls:
+        return reply, found, thought
+    reply = replace(reply, text=found.said, reasoning=reasoning, tool_calls=called)
+    if found.calls and reply.finish_reason in _USABLE:
+        reply = replace(
+            reply,
+            tool_calls=unique_calls(found.calls, "call_"),
+            finish_reason=FinishReason.TOOL_CALLS,
+            # It gives the order of a reply's parts, which did not include these calls.
+            provider_data=None,
+        )
+    return reply, found, thought
+
+
+def _calls_in_thought(thought: str, tools: Tools, dialects: Collection[str]) -> Found | None:
+    """Return the calls that thinking ends with: some models begin to call before they have closed
+    their thinking."""
+    found = find_calls(thought, tools, dialects)
+    good = found.calls and found.is_last and all(call.name in tools for call in found.calls)
+    return found._replace(said="") if good else None
+
+
+def _with_whole_name(call: ToolCall) -> ToolCall:
+    """Return the call without the marks of channels that gpt-oss leaves at a tool's name."""
+    name, mark, _ = call.name.partition("<|")
+    return replace(call, name=name.strip().removeprefix("functions.")) if mark else call
 
 
 def split_thought(text: str) -> Thought:
@@ -244,8 +282,7 @@ def _bare(text: str, tools: Tools, dialects: Collection[str]) -> list[ToolCall]:
         gemma = next(dialect for dialect in DIALECTS if dialect.name == "gemma")
         calls, end = read_block(gemma, text, 0, tools)
         return calls if not text[end:].strip() else []
-    begun = _MAY_BE_BARE.match(text)
-    return python_calls(text, tools) if begun and begun["name"] else []
+    return python_calls(text, tools) if _PYTHON.match(text) else []
 
 
 def _json_values(text: str) -> list[Any]:
@@ -269,122 +306,3 @@ def _is_call(value: Any, tools: Tools) -> bool:
     if call is None or not set(value) <= _BARE_MEMBERS or len(value) < 2:
         return isinstance(value, dict) and isinstance(value.get("function"), dict)
     return call.name in tools or isinstance(value.get("arguments"), dict)
-
-
-@dataclass
-class Shown:
-    """A stream's text as it is shown to the person: thinking as such, and without calls, of which
-    only the names are told. Text that may be a call is held back until the reply is complete."""
-
-    tools: Tools
-    dialects: Collection[str]
-    thought_end: str = ""
-    """What ends the thinking that goes on; empty if the reply does not begin with any."""
-    _held: str = ""
-    _line: str = ""
-    """What was shown of the current line."""
-    _fence: str = ""
-    _state: Literal["begin", "thought", "text", "call"] = "begin"
-    _named: bool = False
-    _shown: int = 0
-
-    def __post_init__(self) -> None:
-        if self.thought_end:
-            self._state = "thought"
-
-    def take(self, text: str) -> Iterator[TextDelta | ReasoningDelta | ToolCallStarted]:
-        self._held += text
-        if self._state == "begin":
-            self._begin()
-        if self._state == "thought":
-            yield from self._think()
-        if self._state == "text":
-            yield from self._show()
-        if self._state == "call" and not self._named:
-            known = (word for word in re.findall(r"[\w-]+", self._held[:400]) if word in self.tools)
-            if name := next(known, ""):
-                self._named = True
-                yield ToolCallStarted(name)
-
-    def rest(self, found: Found) -> Iterator[TextDelta | ReasoningDelta | ToolCallStarted]:
-        """Yield what was held back and is not a call, then the names of calls not told yet."""
-        if self._state == "thought":
-            yield TextDelta(found.said) if found.said.strip() else ReasoningDelta(self._held)
-        elif found.calls:
-            if said := find_calls(self._held, self.tools, self.dialects).said:
-                yield TextDelta(said)
-        elif said := found.said[self._shown :]:
-            yield TextDelta(said)
-        for call in found.calls[self._named :]:
-            yield ToolCallStarted(call.name)
-
-    def _begin(self) -> None:
-        """Decide whether the reply begins with thinking, with what may be calls, or with text."""
-        begun = self._held.lstrip()
-        if self.thought_end:
-            self._held = begun
-        if opener := next((mark for mark in THOUGHTS if begun.startswith(mark)), ""):
-            self._state, self.thought_end = "thought", THOUGHTS[opener]
-            self._held = begun[len(opener) :]
-        elif any(mark.startswith(begun) for mark in (*THOUGHTS, "call:")):
-            return
-        elif not self.dialects:
-            self._state = "text"
-        elif bare := _MAY_BE_BARE.match(begun):
-            self._state = "call" if bare["name"] is None or bare["name"] in self.tools else "text"
-        elif begun[0] not in "[{`" or len(begun) >= _ENOUGH:
-            self._state = "text"
-
-    def _think(self) -> Iterator[ReasoningDelta]:
-        thought, closed, rest = self._held.partition(self.thought_end)
-        if closed:
-            self._state, self._held = "begin", rest.lstrip()
-        else:
-            kept = _begun(thought, (self.thought_end,))
-            thought, self._held = thought[: len(thought) - kept], thought[len(thought) - kept :]
-        if thought:
-            yield ReasoningDelta(thought)
-        if closed and self._held:
-            self._begin()
-            if self._state == "thought":
-                yield from self._think()
-
-    def _show(self) -> Iterator[TextDelta]:
-        """Yield text up to where calls may begin, or up to what may become the mark of one."""
-        shown = 0
-        while self._state == "text":
-            end = self._held.find("\n", shown) + 1
-            piece = self._held[shown : end or len(self._held)]
-            mark = None
-            if self.dialects and not self._fence:
-                line, old = self._line + piece, len(self._line)
-                marks = marks_in(line, max(0, old - _longest_mark()))
-                mark = next((each for each in marks if each.start() >= old), None)
-            if mark:
-                self._state = "call"
-                shown += mark.start() - old
-                self._line = line[: mark.start()]
-            elif end:
-                self._fence = fence_after(self._line + piece, self._fence)
-                self._line, shown = "", end
-            else:
-                shown = len(self._held) - self._unsure(piece)
-                self._line += piece[: len(piece) - self._unsure(piece)]
-                break
-        text, self._held = self._held[:shown], self._held[shown:]
-        self._shown += len(text)
-        if text:
-            yield TextDelta(text)
-
-    def _unsure(self, piece: str) -> int:
-        if not self.dialects or self._fence:
-            return 0
-        return _begun(piece, [begin for dialect in DIALECTS for begin in dialect.begins])
-
-
-def _begun(text: str, marks: Collection[str]) -> int:
-    """Return how many characters at the end of `text` may be the beginning of a mark."""
-    longest = max(map(len, marks))
-    lengths = range(min(longest - 1, len(text)), 0, -1)
-    ends = (text[-length:] for length in lengths)
-    return next((len(end) for end in ends if any(mark.startswith(end) for mark in marks)), 0)

@@ -11,14 +11,12 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from agentcli.errors import LLMError
 from agentcli.events.progress import Notice, TextDelta
-from agentcli.llm.reply_text import Found, Shown, find_calls, split_thought
-from agentcli.llm.text_calls import Tools
-from agentcli.llm.wire_protocol import StillAlive, StreamItem, WireProtocol, unique_calls
+from agentcli.llm.wire_protocol import StillAlive, StreamItem, WireProtocol
 from agentcli.messages import (
-    FinishReason,
     Message,
     Reply,
     Request,
@@ -27,6 +25,9 @@ from agentcli.messages import (
     ToolSchema,
     common_start,
 )
+
+if TYPE_CHECKING:
+    from agentcli.llm.reply_text import Found
 
 OPEN, CLOSE = "<tool_call>", "</tool_call>"
 _INSTRUCTIONS = f"""# Tools
@@ -41,7 +42,6 @@ Several calls may follow each other. Stop after the last one: what came of each 
 the next message. Never write a result yourself. The tools, each with the JSON Schema of its
 arguments:
 """
-_USABLE = (FinishReason.STOP, FinishReason.TOOL_CALLS)
 
 
 class TextTools:
@@ -66,6 +66,9 @@ class TextTools:
         self._protocol.connect()
 
     def answer(self, request: Request) -> Iterator[StreamItem]:
+        from agentcli.llm.reply_text import understood
+        from agentcli.llm.shown_text import Shown
+
         tools = {tool.name: tool.parameters for tool in request.tools}
         dialects = self._dialects if tools else frozenset()
         shown = Shown(tools, dialects, self._prefilled)
@@ -74,37 +77,13 @@ class TextTools:
                 yield from shown.take(item.text)
                 yield StillAlive()
             elif isinstance(item, Reply):
-                found, reply = self._read(item, tools, dialects)
+                reply, found, thought = understood(item, tools, dialects)
+                self._prefilled = thought.only_mark or self._prefilled
                 yield from shown.rest(found)
                 yield from self._tell(found)
                 yield reply
             else:
                 yield item
-
-    def _read(self, reply: Reply, tools: Tools, dialects: Collection[str]) -> tuple[Found, Reply]:
-        """Return the calls in the text of `reply`, and it with these and without its thinking. A
-        reply that was cut off gets no calls."""
-        thought, text, only_mark = split_thought(reply.text)
-        self._prefilled = only_mark or self._prefilled
-        reasoning = "\n\n".join(filter(None, (reply.reasoning, thought)))
-        called = tuple(_with_whole_name(call) for call in reply.tool_calls)
-        found = Found(text, [])
-        if dialects and not called:
-            found = find_calls(text, tools, dialects)
-            if not found.said.strip() and not found.calls:
-                found = _calls_in_thought(reasoning, tools, dialects) or found
-        if found.said == reply.text and called == reply.tool_calls and not found.calls:
-            return found, reply
-        reply = replace(reply, text=found.said, reasoning=reasoning, tool_calls=called)
-        if found.calls and reply.finish_reason in _USABLE:
-            reply = replace(
-                reply,
-                tool_calls=unique_calls(found.calls, "call_"),
-                finish_reason=FinishReason.TOOL_CALLS,
-                # It gives the order of a reply's parts, which did not include these calls.
-                provider_data=None,
-            )
-        return found, reply
 
     def _tell(self, found: Found) -> Iterator[Notice]:
         """Yield a line for the person when calls come as text the first time, if that was not
@@ -178,17 +157,3 @@ def tool_call_text(call: ToolCall) -> str:
         arguments = call.arguments
     body = json.dumps({"name": call.name, "arguments": arguments}, ensure_ascii=False)
     return f"{OPEN}\n{body}\n{CLOSE}"
-
-
-def _calls_in_thought(thought: str, tools: Tools, dialects: Collection[str]) -> Found | None:
-    """Return the calls that thinking ends with: some models begin to call before they have closed
-    their thinking."""
-    found = find_calls(thought, tools, dialects)
-    good = found.calls and found.is_last and all(call.name in tools for call in found.calls)
-    return found._replace(said="") if good else None
-
-
-def _with_whole_name(call: ToolCall) -> ToolCall:
-    """Return the call without the marks of channels that gpt-oss leaves at a tool's name."""
-    name, mark, _ = call.name.partition("<|")
-    return replace(call, name=name.strip().removeprefix("functions.")) if mark else call

@@ -6,16 +6,16 @@
 from __future__ import annotations
 
 import json
-from typing import get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agentcli import settings
 from agentcli.events.progress import ReasoningDelta, TextDelta, ToolCallStarted
 from agentcli.llm.call_dialects import DIALECT_NAMES, DIALECTS
-from agentcli.llm.reply_text import Found, Shown, find_calls, split_thought
-from agentcli.settings import ToolFormat
+from agentcli.llm.reply_text import Found, find_calls, split_thought
+from agentcli.llm.shown_text import Shown
 
 TOOLS = {
     "bash": {
@@ -156,7 +156,7 @@ def words(items: list[object], kind: type = TextDelta) -> str:
 
 
 def test_a_setting_has_the_name_of_each_dialect():
-    assert set(get_args(ToolFormat)) == {"auto", "native", "text", *DIALECT_NAMES}
+    assert set(settings.DIALECTS) == set(DIALECT_NAMES)
     assert set(RUNS_LS) == set(DIALECT_NAMES)
 
 
