@@ -83,23 +83,25 @@ class _Step:
     def same(self, other: _Step) -> bool:
         """Whether both have the same calls with the same results. Comparing results is costly, so
         it comes last."""
-        return self.same_calls(other) and self._outcomes() == other._outcomes()
+        return self.same_calls(other) and self.outcomes() == other.outcomes()
 
-    def _outcomes(self) -> set[tuple[str, str]]:
-        return {(action_key(a), outcome_key(a, self.results[a.id])) for a in self.actions}
+    def outcomes(self) -> frozenset[tuple[str, str]]:
+        """What its calls came to; empty if it has none, or some are not answered."""
+        if not self.answered:
+            return frozenset()
+        return frozenset((action_key(a), outcome_key(a, self.results[a.id])) for a in self.actions)
 
 
 @dataclass
 class _RecentSteps:
     """The newest steps of the turn, oldest first. `fresh` is the index of the first step after the
-    last nudge, `nudged` are the rules that nudged, `condensations` counts the condensations since
-    then, and `adjacent` says whether two of them had nothing in between."""
+    last nudge, `nudged` are the rules that nudged, and `condensed` has for each condensation since
+    then how many steps had been begun before it."""
 
     steps: list[_Step] = field(default_factory=list)
     nudged: set[str] = field(default_factory=set)
     fresh: int = 0
-    condensations: int = 0
-    adjacent: bool = False
+    condensed: list[int] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -150,7 +152,7 @@ def _may_repeat(newest: _RecentSteps) -> bool:
     the few steps before it too, or a condensation; most steps are nothing like that, and looking
     further back would be in vain."""
     longest_cycle = max(period for period, _ in CYCLES)
-    if newest.condensations or len(newest.steps) <= longest_cycle:
+    if newest.condensed or len(newest.steps) <= longest_cycle:
         return True
     last, *before = newest.steps[: -longest_cycle - 2 : -1]
     return any(step.keys == last.keys for step in before)
@@ -178,7 +180,6 @@ def _recent_steps(events: Sequence[Event], *, whole: bool) -> _RecentSteps:
     steps: dict[str, _Step] = {}
     owner: dict[int, _Step] = {}
     after_user_message = False
-    just_condensed = False
     for event in events:
         if event.reply is not None:
             step = steps.setdefault(
@@ -186,11 +187,9 @@ def _recent_steps(events: Sequence[Event], *, whole: bool) -> _RecentSteps:
             )
             owner[event.id] = step
             _add(step, event)
-            after_user_message = just_condensed = False
+            after_user_message = False
         elif isinstance(event, CondensationAction):
-            recent.condensations += 1
-            recent.adjacent = recent.adjacent or just_condensed
-            just_condensed = True
+            recent.condensed.append(len(steps))
         elif isinstance(event, ReplyDiscardedObservation):
             steps.pop(event.reply_id, None)
         elif isinstance(event, MessageAction):
@@ -198,15 +197,16 @@ def _recent_steps(events: Sequence[Event], *, whole: bool) -> _RecentSteps:
             if event.nudge is not None and event.nudge in _RULES:
                 recent.nudged.add(event.nudge)
                 recent.fresh = len(steps)
-                recent.condensations, recent.adjacent = 0, False
+                recent.condensed.clear()
+        elif isinstance(event, DecisionObservation):
+            continue
         elif isinstance(event, Observation) and event.cause in owner:
-            just_condensed = False
-            if not isinstance(event, DecisionObservation):
-                owner[event.cause].results[event.cause] = event
+            owner[event.cause].results[event.cause] = event
     recent.steps = list(steps.values())
     if not whole and recent.steps:
         # The oldest step may be incomplete.
         recent.steps, recent.fresh = recent.steps[1:], max(recent.fresh - 1, 0)
+        recent.condensed = [max(before - 1, 0) for before in recent.condensed]
     _mark_progress(recent.steps)
     return recent
 
@@ -239,14 +239,29 @@ def _finding(recent: _RecentSteps) -> _Finding | None:
         found = _same_error(fresh) or _same_result(fresh) or _same_words(fresh)
         if found := found or _cycle(fresh, all_steps, told="cycle" in recent.nudged):
             return found
-    if recent.condensations >= CONDENSATIONS and recent.adjacent:
-        return _Finding(
-            "condensations",
-            f"the conversation had to be shortened {recent.condensations} times and still is too "
-            "long",
-            "Work in smaller pieces: read less at once, and have commands print less.",
-        )
-    return None
+    return _condensed_in_vain(recent)
+
+
+def _condensed_in_vain(recent: _RecentSteps) -> _Finding | None:
+    """Find a model that loses what it looked up to a condensation, looks it up again, and so on.
+    Condensations with anything new between them are those of a working agent, however many."""
+    if len(recent.condensed) < CONDENSATIONS:
+        return None
+    seen: set[frozenset[tuple[str, str]]] = {frozenset()}
+    newest_discovery = 0
+    for number, step in enumerate(recent.steps):
+        if step.progress or step.outcomes() not in seen:
+            newest_discovery = number
+        seen.add(step.outcomes())
+    in_vain = sum(before > newest_discovery for before in recent.condensed)
+    if in_vain < CONDENSATIONS:
+        return None
+    return _Finding(
+        "condensations",
+        f"the conversation was shortened {in_vain} times, and nothing new came in between",
+        "Work in smaller pieces: read less at once, have commands print less, and note what you "
+        "find.",
+    )
 
 
 def _repetitions(steps: Sequence[_Step], most: int, *, results: bool) -> int:

@@ -115,16 +115,21 @@ def test_words_with_a_deed_or_a_person_between_are_none():
     assert outcome(history) == ""
 
 
-def test_ten_condensations_that_free_nothing():
+def test_ten_condensations_without_anything_new_between_them():
     history = History()
-    for _ in range(10):
-        history.condensed()
-    history.step(bash("ls", "a"))
+    for number in range(24):
+        history.condensed().step(bash(f"cat {number % 7}", "x"))
     assert outcome(history) == "condensations"
+
+
+@pytest.mark.parametrize("condensations", [1, 2])
+def test_any_number_of_condensations_with_work_between_them(condensations):
     history = History()
-    for number in range(10):
-        history.condensed().step(bash(f"cat {number}", "x"))
-    assert outcome(history) == ""
+    for number in range(30):
+        for _ in range(condensations):
+            history.condensed()
+        history.step(bash(f"cat {number}", "x"))
+        assert outcome(history) == ""
 
 
 def growing(number: int) -> str:
