@@ -10,8 +10,10 @@ from agentcli.sessions.session import Session
 
 def condense(agent: Agent, session: Session) -> None:
     """Condense the conversation if that is due. Before the first time, the model is reminded to
-    note what it wants to keep. A hook may postpone it; it is asked once, before a model is paid."""
-    if agent.memory.due(session.events) and (reminder := agent.last_notes(session.events)):
+    note what it wants to keep, if there is room for that. A hook may postpone it; it is asked once,
+    before a model is paid."""
+    has_room = agent.memory.due(session.events) and not agent.memory.is_full(session.events)
+    if has_room and (reminder := agent.last_notes(session.events)):
         session.emit(reminder)
         return
 

@@ -6,27 +6,33 @@ from agentcli.agent.agent import Agent
 from agentcli.agent.replies import events_of
 from agentcli.errors import LLMError, LLMErrorKind
 from agentcli.events.progress import Status, StepDone
+from agentcli.memory.context_use import context_use
 from agentcli.messages import Reply, Request, ToolChoice
 from agentcli.sessions.session import Session
 
 _TOO_LONG = (LLMErrorKind.CONTEXT_OVERFLOW, LLMErrorKind.PAYLOAD_TOO_LARGE)
+_MOST_ATTEMPTS = 4
+_MOST_NAMED = 3
 
 
 def call_model(agent: Agent, session: Session, *, only_text: bool = False) -> None:
     """Record what the model says and wants to do next, as one group. With `only_text` it may not
     call tools, and may spend the reserve kept for that. A request that turns out too long is
-    shortened once. Raises LLMError."""
-    try:
-        reply = _reply(agent, session, only_text)
-    except LLMError as error:
-        if error.kind not in _TOO_LONG:
-            raise
-        half = agent.memory.tokens(session.events) / 2
-        condensation = agent.memory.condense_overflow(session.events, half)
-        if condensation is None:
-            raise
-        session.emit(condensation)
-        reply = _reply(agent, session, only_text)
+    shortened, a few times at most. Raises LLMError."""
+    for attempts_left in reversed(range(_MOST_ATTEMPTS)):
+        cap = _reply_cap(agent, session)
+        try:
+            reply = _reply(agent, session, only_text)
+            break
+        except LLMError as error:
+            if error.kind not in _TOO_LONG:
+                raise
+            condensation = agent.memory.condense_overflow(session.events, cap)
+            if condensation is not None:
+                session.emit(condensation)
+            shorter = condensation is not None or _reply_cap(agent, session) < cap
+            if not shorter or not attempts_left:
+                raise _with_the_largest(error, agent, session) from error
     agent.memory.learn(reply.usage.prompt_tokens)
     session.emit_group(events_of(reply, agent.tools))
     session.notify(StepDone(session.state.iteration))
@@ -45,16 +51,44 @@ def _reply(agent: Agent, session: Session, only_text: bool) -> Reply:
         return _complete(agent, session, ToolChoice.AUTO, 0)
 
 
+def _reply_cap(agent: Agent, session: Session) -> int:
+    """Return the cap for the next reply: what the settings allow, or what room the prompt leaves
+    in the window."""
+    tokens = agent.memory.tokens(session.events)
+    return agent.memory.model_window.reply_tokens(tokens, agent.max_output_tokens)
+
+
+def _with_the_largest(error: LLMError, agent: Agent, session: Session) -> LLMError:
+    """Return `error`, a request that was too long and can't be made shorter, with what of it is
+    largest."""
+    window = agent.memory.model_window.tokens
+    use = context_use(session.events, window, agent.max_output_tokens)
+    parts = [f"{part.about} ({part.kind}, about {part.tokens:,} tokens)" for part in use.biggest]
+    return LLMError(
+        error.kind,
+        f"{error.message}. The largest of what can't be left out: {'; '.join(parts[:_MOST_NAMED])}",
+        status=error.status,
+        hint="make that shorter, or go on with a model of a larger window: -m provider/model; if "
+        "this one takes more, say so: --set model.context_tokens=…",
+    )
+
+
 def _complete(agent: Agent, session: Session, choice: ToolChoice, reserve_tokens: int) -> Reply:
+    tokens, window = agent.memory.tokens(session.events), agent.memory.model_window
+    if window.refuses(tokens):
+        raise LLMError(
+            LLMErrorKind.CONTEXT_OVERFLOW,
+            f"the request has about {tokens:,} tokens, the window of the model {window.tokens:,}",
+        )
     request = Request(
         messages=agent.memory.window(session.events),
         tools=agent.schemas,
         tool_choice=choice,
-        max_output_tokens=agent.max_output_tokens,
+        max_output_tokens=_reply_cap(agent, session),
         session_id=session.id,
         effort=agent.effort,
         temperature=agent.temperature,
-        estimated_tokens=agent.memory.tokens(session.events),
+        estimated_tokens=tokens,
         budget_usd=agent.limits.left_usd(session.state),
         reserve_tokens=reserve_tokens,
     )

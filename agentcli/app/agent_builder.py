@@ -315,7 +315,7 @@ class AgentBuilder:
         model = self.settings.model
         agent = Agent(
             llm=main,
-            memory=side_models.memory(schemas),
+            memory=side_models.memory(schemas, context.limit_results),
             tools=tools,
             schemas=schemas,
             policy=policy,
@@ -386,7 +386,7 @@ class AgentBuilder:
         opened.agent = replace(
             agent,
             llm=chain,
-            memory=side_models.memory(agent.schemas),
+            memory=side_models.memory(agent.schemas, opened.context.limit_results),
             prefix=PrefixCheck(),
             effort=self.settings.model.effort or None,
         )

@@ -12,7 +12,7 @@ from agentcli.errors import UsageError
 from agentcli.events import Event
 from agentcli.events.actions import MessageAction
 from agentcli.git.repositories import find_repository
-from agentcli.knowledge.instructions import repository_root
+from agentcli.knowledge.instructions import MAX_BYTES, repository_root
 from agentcli.knowledge.knowledge import Knowledge
 from agentcli.knowledge.notes import Notes, project_folder, reminder
 from agentcli.knowledge.workspace_facts import WorkspaceFacts
@@ -74,6 +74,7 @@ def project_of(workspace: Path, user_home: Path) -> Path:
 def build_knowledge(containment: Containment, notes: Notes | None) -> Knowledge:
     """Build the knowledge of the session whose commands run in `containment`."""
     environ, settings = containment.environ, containment.settings.knowledge
+    window_tokens = containment.settings.model.context_tokens
 
     def facts() -> WorkspaceFacts:
         may_read = containment.scope.may_read
@@ -87,6 +88,8 @@ def build_knowledge(containment: Containment, notes: Notes | None) -> Knowledge:
         notes,
         lambda folder: is_trusted(environ, folder),
         skill_folders(settings, environ),
+        # A byte for every other token of the window is about an eighth of it.
+        min(MAX_BYTES, window_tokens // 2 or MAX_BYTES),
     )
 
 

@@ -55,12 +55,16 @@ class SideModels:
             raise LLMError(LLMErrorKind.BAD_RESPONSE, "its answer was cut off")
         return reply.text
 
-    def memory(self, schemas: tuple[ToolSchema, ...]) -> Memory:
-        """Build the session's memory, which has older work summed up. Raises ConfigError for
-        settings that are not possible."""
+    def memory(
+        self,
+        schemas: tuple[ToolSchema, ...],
+        limit_results: Callable[[int], None] = lambda chars: None,
+    ) -> Memory:
+        """Build the session's memory, which has older work summed up (`limit_results`: see Memory).
+        Raises ConfigError for settings that are not possible."""
         names, catalog = _names(self.settings, self.models), Catalog(self.settings.prices)
-        memory = self.settings.memory
-        return build_memory(memory, schemas, names, catalog, self._sum_up, self.session.emit)
+        memory, record = self.settings.memory, self.session.emit
+        return build_memory(memory, schemas, names, catalog, self._sum_up, record, limit_results)
 
     def _answer(self, role: str, doing: str, prompt: str, most_tokens: int) -> Reply:
         request = Request([Message.user_message(prompt)], (), max_output_tokens=most_tokens)

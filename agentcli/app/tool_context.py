@@ -56,7 +56,7 @@ def tool_context(session: Session, containment: Containment, model: str) -> Tool
             sandbox=sandbox,
         ),
         sandbox=sandbox,
-        max_output_chars=max_chars,
+        output_chars=max_chars,
         image_limits=image_limits(model),
         past=session.events,
         page_limits=PageLimits(

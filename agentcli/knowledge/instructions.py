@@ -14,7 +14,7 @@ from agentcli.knowledge.workspace_facts import ascii_safe
 NAMES = ("AGENTS.md", "CLAUDE.md")
 """Names of instruction files; of each folder only the first one found counts."""
 MAX_BYTES = 32 * 1024
-"""Most bytes of all instruction files together."""
+"""Most bytes of all instruction files together; fewer for a model with a small window."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,7 @@ def find_instructions(
     workspace: Path,
     user_folder: Path | None,
     more_names: Sequence[str] = (),
+    most_bytes: int = MAX_BYTES,
 ) -> Instructions:
     """Return the instruction files of `workspace`, a resolved folder, and of `user_folder`.
 
@@ -64,13 +65,13 @@ def find_instructions(
     found = Instructions()
     root = repository_root(workspace)
     wanted = list(_places(workspace, root, user_folder, more_names))
-    room = MAX_BYTES
+    room = most_bytes
     taken: dict[int, InstructionFile] = {}
     known: set[Path] = set()
     for number, (candidates, within) in sorted(
         enumerate(wanted), key=lambda item: (item[1][1] is not None, -item[0])
     ):
-        file = _first_of(candidates, within, room, known, found.notices, root)
+        file = _first_of(candidates, within, (room, most_bytes), known, found.notices, root)
         if file is not None:
             room -= len(file.text.encode())
             taken[number] = file
@@ -96,11 +97,12 @@ def _places(
 def _first_of(
     candidates: Sequence[Path],
     within: Path | None,
-    room: int,
+    left_of_all: tuple[int, int],
     known: set[Path],
     notices: list[str],
     root: Path,
 ) -> InstructionFile | None:
+    room, most_bytes = left_of_all
     for path in candidates:
         shown = shown_path(path, root)
         try:
@@ -118,7 +120,7 @@ def _first_of(
             text = text if room > 0 else ""
             left_out = read.size - len(text.encode())
             told = f"{left_out:,} of {read.size:,} bytes of {shown} are left out"
-            notices.append(f"{told}: instruction files may have {MAX_BYTES:,} bytes in all")
+            notices.append(f"{told}: instruction files may have {most_bytes:,} bytes in all")
             text += f"[… {told} here; read the file for the rest …]\n"
         elif within is not None:
             text = condensed_instructions(text, shown)

@@ -120,6 +120,8 @@ class Knowledge:
     notes: Notes | None = None
     trusted: Callable[[Path], bool] = lambda folder: True
     skill_folders: Sequence[Path] = ()
+    most_bytes: int = MAX_BYTES
+    """Most bytes of all instruction files together."""
     _facts: WorkspaceFacts | None = field(default=None, init=False)
     _skills: Skills | None = field(default=None, init=False)
     _file_notices: list[str] = field(default_factory=list, init=False)
@@ -199,11 +201,11 @@ class Knowledge:
         found = Instructions()
         if self.settings.instructions:
             more = self.settings.more_files
-            found = find_instructions(self.workspace, self.user_folder, more)
+            found = find_instructions(self.workspace, self.user_folder, more, self.most_bytes)
         self._file_notices = found.notices
         of_user = [file for file in found.files if file.of_user]
         of_project = [file for file in found.files if not file.of_user]
-        room = MAX_BYTES - sum(len(file.text.encode()) for file in found.files)
+        room = self.most_bytes - sum(len(file.text.encode()) for file in found.files)
         skills = self._known_skills()
         items = [
             *_instructions(_OF_USER, of_user),

@@ -13,6 +13,7 @@ from agentcli.memory.condensation_cost import Prices
 from agentcli.memory.condenser import CONDENSERS, Ask, Condenser, Options
 from agentcli.memory.condensers.pipeline import Pipeline
 from agentcli.memory.memory import Memory
+from agentcli.memory.window import Window
 from agentcli.messages import ToolSchema, Usage
 from agentcli.settings import MemorySettings
 
@@ -27,8 +28,8 @@ class PriceList(Protocol):
 @dataclass(frozen=True)
 class ModelNames:
     """Full names of the main model and of the one that writes summaries. `context_tokens` is the
-    main model's window if the user set it (0: as catalogued); `max_output_tokens` of it are kept
-    free for the reply."""
+    main model's window if the user set it (0: as catalogued), `max_output_tokens` the most that
+    a reply of it may have."""
 
     main: str
     condenser: str
@@ -43,27 +44,29 @@ def build_memory(
     catalog: PriceList,
     ask: Ask | None,
     record: Callable[[CondensationAction], object] = lambda action: None,
+    limit_results: Callable[[int], None] = lambda chars: None,
 ) -> Memory:
     """Build the memory of a session. Raises ConfigError for settings that are not possible. Windows
-    and prices are looked up in `catalog` on first use."""
-
-    def context_tokens() -> int:
-        window = models.context_tokens or catalog.context_tokens(models.main)
-        return max(window - models.max_output_tokens, window // 2)
+    and prices are looked up in `catalog` on first use. See Memory for the callbacks."""
+    window = Window(
+        lambda: models.context_tokens or catalog.context_tokens(models.main),
+        models.max_output_tokens,
+        is_known=models.context_tokens > 0,
+    )
 
     def condenser_window() -> int:
-        if models.condenser == models.main and models.context_tokens:
-            return models.context_tokens
-        return catalog.context_tokens(models.condenser)
+        same = models.condenser == models.main
+        return window.tokens if same else catalog.context_tokens(models.condenser)
 
     return Memory(
-        context_tokens,
+        window,
         settings,
         tools,
         choose_condenser(settings.condenser, Options(settings, ask, condenser_window)),
         _prices_of(catalog, models),
         models.main.partition("/")[0],
         record=record,
+        limit_results=limit_results,
     )
 
 

@@ -19,6 +19,7 @@ from agentcli.events.observations import (
 from agentcli.memory.image_tokens import image_tokens
 from agentcli.memory.projection import is_told_uncalled, shown_text, visible
 from agentcli.memory.tokens import Size, TokenEstimator, text_bytes, tools_size
+from agentcli.memory.window import reply_reserve
 from agentcli.messages import ToolSchema
 
 Kind = Literal[
@@ -106,7 +107,7 @@ def context_use(
         key=lambda share: (order.index(share.kind), -share.tokens, share.name),
     )
     biggest = sorted(parts, key=lambda part: -part.tokens)[:MOST_BIGGEST]
-    reserve = min(max_output_tokens, window // 2)
+    reserve = reply_reserve(window, max_output_tokens)
     return ContextUse(window, reserve, tuple(shares), tuple(p for p in biggest if p.tokens))
 
 

@@ -25,9 +25,9 @@ _ANSWERED = frozenset({"finished", "awaiting_user_input"})
 @dataclass
 class HistoryStats:
     """`steps`: replies so far. `poor_passes`: condensations in a row, since the user last spoke,
-    that saved less than 10 %. `request`: the focus of a condensation that the model asked for and
-    that is still to be made. `dealt_with`: the newest message of the user that a finished turn has
-    answered."""
+    that saved less than 10 %; `tokens_left`: what the newest condensation left. `request`: the
+    focus of a condensation that the model asked for and that is still to be made. `dealt_with`: the
+    newest message of the user that a finished turn has answered."""
 
     steps: int = 0
     todo: TaskTrackingAction | None = None
@@ -35,6 +35,7 @@ class HistoryStats:
     now: datetime | None = None
     dealt_with: int = -1
     poor_passes: int = 0
+    tokens_left: float = 0.0
     request: str | None = None
     newest_message: int = -1
     staying_bytes: int = 0
@@ -63,6 +64,7 @@ class HistoryStats:
         if event.summariser_error:
             self.failed_at = event.timestamp
         self.poor_passes = self.poor_passes + 1 if is_poor(event) else 0
+        self.tokens_left = event.numbers.get(TOKENS_AFTER, 0.0)
 
 
 def is_poor(event: CondensationAction) -> bool:

@@ -22,13 +22,14 @@ from agentcli.memory.condenser import Condenser, Options, metrics
 from agentcli.memory.condensers.llm_summary import rolling
 from agentcli.memory.condensers.observation_masking import MaskLongest
 from agentcli.memory.condensers.old_results import OldResults
-from agentcli.memory.condensers.pipeline import Pipeline
+from agentcli.memory.condensers.pipeline import Pipeline, merged
 from agentcli.memory.condensers.window import DropOldest
 from agentcli.memory.history_stats import TOKENS_AFTER, TOKENS_BEFORE, HistoryStats, is_poor
 from agentcli.memory.projection import Projector, visible
 from agentcli.memory.summariser import Postponed
 from agentcli.memory.tokens import Size, TokenEstimator, size_of, tools_size
 from agentcli.memory.view import View, is_visible_to_model
+from agentcli.memory.window import FULL, Window
 from agentcli.messages import Message, ToolSchema
 from agentcli.settings import MemorySettings
 
@@ -37,20 +38,20 @@ _LEAVE_ALONE_BELOW_TOKENS = 32_000
 _LEAVE_ALONE_BELOW_SHARE = 4
 """A prompt below this, or below a quarter of the window, is left alone while it fits: the saving
 would not be worth the forgetting."""
-_FULL = 0.95
-"""Share of the window above which the oldest steps go, whatever the condenser: a provider would
-refuse the request."""
+_LEAST_RESULT_CHARS = 1_000
 _MOST_POOR_PASSES = 2
+_GROWN_AGAIN = 1.25
+"""How much the window must grow after passes that saved next to nothing to be worth another one."""
 _LOOK_AGAIN = 1.03
 """How much the window must grow before a condenser that found nothing to do is asked again."""
 _COST_AWARE = "default"
 """The condenser that comes down to what is likely needed; the others come down to low_water."""
 _ONLY_A_WINDOW = MemorySettings(condenser="window")
 _NOT_DUE = Decision(False, "", {})
-_FOR_OVERFLOW = Pipeline(
-    [OldResults(), rolling(Options(MemorySettings()), max_size=0), MaskLongest()],
-    until_it_fits=True,
+_WITHOUT_MODEL = Pipeline(
+    [OldResults(), rolling(Options(MemorySettings()), max_size=0)], until_it_fits=True
 )
+"""Takes old work out of sight at no cost, when a request must become shorter at once."""
 log = logging.getLogger(__name__)
 
 
@@ -60,7 +61,7 @@ class Memory:
 
     def __init__(
         self,
-        context_tokens: Callable[[], int],
+        window: Window,
         settings: MemorySettings = _ONLY_A_WINDOW,
         tools: tuple[ToolSchema, ...] = (),
         condenser: Condenser | None = None,
@@ -68,11 +69,12 @@ class Memory:
         provider: str = "",
         *,
         record: Callable[[CondensationAction], object] = lambda action: None,
+        limit_results: Callable[[int], None] = lambda chars: None,
     ) -> None:
-        """`context_tokens` returns how many tokens the model takes; it is asked once that matters,
-        and so are the `prices` of the model. Without a `condenser`, the oldest steps are dropped.
-        `provider` determines how images count. `record` stores what was paid for a condensation
-        that was interrupted."""
+        """`prices` of the model are asked for once they matter. Without a `condenser`, the oldest
+        steps are dropped. `provider` determines how images count. `record` stores what was paid for
+        a condensation that was interrupted. `limit_results` is told before each request how many
+        characters one result of the next step may have, so that the window can hold it."""
         self.settings = settings
         self._is_cost_aware = settings.condenser == _COST_AWARE
         self.estimator = TokenEstimator()
@@ -80,9 +82,9 @@ class Memory:
         self._ask_prices = prices
         self._provider = provider
         self._record = record
+        self._limit_results = limit_results
         self._tools_size = tools_size(tools)
-        self._ask_context_tokens = context_tokens
-        self._context_tokens = 0
+        self.model_window = window
         self._prices: tuple[Prices | None] | None = None
         self._taken = 0
         self._stats = HistoryStats()
@@ -148,15 +150,20 @@ class Memory:
         self._first_tokens = self._first_tokens or tokens
         return tokens
 
-    def learn(self, prompt_tokens: int) -> None:
-        """Take in the provider's token count for the request made from the last window."""
-        self.estimator.learn(self._size + self._tools_size, prompt_tokens)
+    def learn(self, prompt_tokens: int) -> bool:
+        """Take in the provider's token count for the request made from the last window. Return
+        whether it can be true."""
+        return self.estimator.learn(self._size + self._tools_size, prompt_tokens)
+
+    def is_full(self, events: Sequence[Event]) -> bool:
+        """Whether the next request must become shorter before it is sent."""
+        tokens = self.tokens(events)
+        return tokens > _SMALLEST_WINDOW * FULL and self.model_window.is_full(tokens)
 
     def due(self, events: Sequence[Event]) -> bool:
         """Whether the conversation should be condensed now, judging by its tokens."""
-        gave_up = self._stats.poor_passes >= _MOST_POOR_PASSES
         view = self.view(events)
-        return not gave_up and view.tokens >= self._look_at and view.due
+        return not self._gave_up(view) and view.tokens >= self._look_at and view.due
 
     def condense(
         self, events: Sequence[Event], permit: Callable[[], bool] = lambda: True
@@ -166,6 +173,8 @@ class Memory:
         asked once there is something to do, before a model is paid for it; if it says no, nothing
         changes."""
         view = replace(self.view(events), permit=permit)
+        if view.tokens > _SMALLEST_WINDOW // 2:
+            self._limit_results(self._result_chars())
         if self._stats.request is not None:
             view = replace(view, forced="asked for", focus=self._stats.request, target=lambda: 0)
         try:
@@ -181,15 +190,46 @@ class Memory:
         return done
 
     def _condensed(self, view: View) -> CondensationAction | None:
-        gave_up = self._stats.poor_passes >= _MOST_POOR_PASSES
+        gave_up = self._gave_up(view)
         looks = not gave_up and (view.forced or view.tokens >= self._look_at)
         action = self._condenser.condense(view) if looks else None
         if looks and action is None and view.is_loaded:
             self._look_at = view.tokens * _LOOK_AGAIN
-        if action is None and self.settings.enable_history_truncation and self._overfull(view):
-            action = DropOldest().condense(replace(view, forced="the window is full"))
+        if self._is_overfull(view, action):
+            forced = replace(view, forced="the window is full")
+            return self._checked(view, self._made_to_fit(forced, action))
         done = self._checked(view, action)
         return None if done is None or (gave_up and is_poor(done)) else done
+
+    def _gave_up(self, view: View) -> bool:
+        """Whether what there is can't be made shorter: two passes in a row saved next to nothing,
+        and little has come since."""
+        stats = self._stats
+        grown = view.tokens > stats.tokens_left * _GROWN_AGAIN
+        return stats.poor_passes >= _MOST_POOR_PASSES and not grown
+
+    def _is_overfull(self, view: View, action: CondensationAction | None) -> bool:
+        """Whether even after `action` the request would be refused, and may be shortened."""
+        if not self.settings.enable_history_truncation or view.tokens <= _SMALLEST_WINDOW * FULL:
+            return False
+        if not self.model_window.is_full(view.tokens):
+            return False
+        return action is None or self.model_window.is_full(view.after(action).tokens)
+
+    def _made_to_fit(
+        self, view: View, done: CondensationAction | None = None
+    ) -> CondensationAction | None:
+        """Return `done` with what else must go out of sight for the request to be taken: old work,
+        and if that is not enough, the longest of what is left."""
+        most = int(self.model_window.prompt_tokens * FULL)
+        for stage in (_WITHOUT_MODEL, MaskLongest()):
+            left = view if done is None else view.after(done)
+            if left.tokens <= most:
+                break
+            target = view.target if stage is _WITHOUT_MODEL else lambda: most
+            more = stage.condense(replace(left, forced=view.forced, target=target))
+            done = merged(done, more) if done and more else done or more
+        return done
 
     def compact(self, events: Sequence[Event], focus: str = "") -> CondensationAction | None:
         """Condense all but the newest two steps, because the user asked for it, with a summary that
@@ -212,21 +252,19 @@ class Memory:
             )
 
     def condense_overflow(
-        self, events: Sequence[Event], target_tokens: float
+        self, events: Sequence[Event], output_tokens: int
     ) -> CondensationAction | None:
-        """Return what to take out of sight after a request did not fit, to come down to about
-        `target_tokens`: results first, then old steps, and if that is not enough, the longest
-        results of the newest steps; None if nothing can or may go. No model is asked, because
-        someone is waiting for the answer. From now on the window counts as smaller."""
-        truncates = self.settings.enable_history_truncation
-        if not truncates or self._stats.poor_passes >= _MOST_POOR_PASSES:
+        """Return what to take out of sight after a request, sent with this cap for its reply, did
+        not fit: results first, then old steps, and if that is not enough, the longest of what is
+        left; None if nothing can or may go. No model is asked, because someone is waiting for the
+        answer. From now on the window counts as smaller."""
+        view = self.view(events)
+        self.model_window.was_refused(view.tokens, output_tokens)
+        if not self.settings.enable_history_truncation:
             return None
-        first = replace(
-            self.view(events), forced="it did not fit", target=lambda: int(target_tokens)
-        )
-        self._context_tokens = min(self._context(), max(int(first.tokens * _FULL), 1))
-        done = _FOR_OVERFLOW.condense(first)
-        return self._checked(first, done)
+        half = min(view.tokens // 2, self._target(view.tokens))
+        forced = replace(view, forced="it did not fit", target=lambda: half)
+        return self._checked(view, self._made_to_fit(forced))
 
     def view(self, events: Sequence[Event]) -> View:
         """Return the session as condensers see it."""
@@ -252,16 +290,20 @@ class Memory:
             masked=frozenset(self._masked),
         )
 
-    def _context(self) -> int:
-        self._context_tokens = self._context_tokens or self._ask_context_tokens()
-        return self._context_tokens
+    def _result_chars(self) -> int:
+        """Return a quarter of what the window has beside what must stay, so that there is room for
+        several results, and for one of which tokenizers make more tokens than of most text."""
+        room = self.model_window.prompt_tokens - self._staying_tokens()
+        return max(int(room * self.estimator.bytes_per_token / 4), _LEAST_RESULT_CHARS)
+
+    def _staying_tokens(self) -> int:
+        return self.estimator.tokens(Size(self._stats.staying_bytes) + self._tools_size)
 
     def _target(self, tokens: int) -> int:
-        most = int(self._context() * self.settings.low_water)
+        most = int(self.model_window.prompt_tokens * self.settings.low_water)
         if not self._is_cost_aware:
             return most
-        staying = self.estimator.tokens(Size(self._stats.staying_bytes) + self._tools_size)
-        return target_tokens(staying, self._growth(tokens), most)
+        return target_tokens(self._staying_tokens(), self._growth(tokens), most)
 
     def _growth(self, tokens: int) -> float:
         """Return the growth in tokens per step since this process opened the session, without
@@ -272,7 +314,7 @@ class Memory:
     def _decide(self, tokens: int) -> Decision:
         if tokens <= _SMALLEST_WINDOW * self.settings.low_water:
             return _NOT_DUE
-        context = self._context()
+        context = self.model_window.prompt_tokens
         target, high_water = self._target(tokens), int(context * self.settings.high_water)
         worth = max(_LEAVE_ALONE_BELOW_TOKENS, context // _LEAVE_ALONE_BELOW_SHARE)
         least = min(worth, high_water) if self._is_cost_aware else 0
@@ -288,11 +330,6 @@ class Memory:
             steps_left=steps_to_come(self._stats.steps),
         )
         return decide(outlook, self._prices[0])
-
-    def _overfull(self, view: View) -> bool:
-        if view.tokens <= _SMALLEST_WINDOW * _FULL:
-            return False
-        return view.tokens > self._context() * _FULL
 
     def _checked(self, view: View, action: CondensationAction | None) -> CondensationAction | None:
         """Return `action` with its numbers. If it would lose what must stay, or save nothing, the
@@ -324,8 +361,9 @@ class Memory:
         action = action.model_copy(update={"numbers": numbers, "llm_metrics": paid})
         if is_poor(action) and self._stats.poor_passes + 1 >= _MOST_POOR_PASSES:
             reason += (
-                "; for the second time in a row this saves less than 10 %, so it is not tried "
-                "again before the user speaks: what is left can't be made shorter"
+                "; for the second time in a row this saves less than 10 %: what is left can't be "
+                "made shorter, so it is not tried again before it has grown by a quarter or the "
+                "user speaks"
             )
         return action.model_copy(update={"reason": reason})
 

@@ -13,6 +13,7 @@ from agentcli.memory.context_use import Kind, pieces_of
 from agentcli.memory.memory import Memory
 from agentcli.memory.tokens import Size, TokenEstimator
 from agentcli.memory.view import is_visible_to_model
+from agentcli.memory.window import Window
 from agentcli.messages import Message, Role
 
 
@@ -45,7 +46,7 @@ class PastWindow:
 def past_windows(events: Iterable[Event], provider: str = "") -> Iterator[PastWindow]:
     """Yield one window for each reply of the main model, in order. `events` are all events of a
     session, from id 0; `provider` determines how images count."""
-    memory, estimator = Memory(lambda: 0), TokenEstimator()
+    memory, estimator = Memory(Window(lambda: 0)), TokenEstimator()
     seen: list[Event] = []
     base: Base | None = None
     contents = _Contents(provider)

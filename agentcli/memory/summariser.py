@@ -15,13 +15,22 @@ from agentcli.memory.condenser import Options, first_forgotten, forget, oldest_b
 from agentcli.memory.projection import clip
 from agentcli.memory.summary import body_of, framed, plain_summary, told, with_known_ids
 from agentcli.memory.view import View, ids_of, is_visible_to_model
+from agentcli.memory.window import reply_reserve
 from agentcli.messages import FinishReason, Message, Reply, Request, ToolChoice, ToolSchema
 
 MAX_SUMMARY_CHARS = 24_000
 MAX_OUTPUT_TOKENS = 8_192
 _CHARS_PER_TOKEN = 3
 _PROMPT_SHARE = 0.6
-"""Share of the asked model's window for events; the rest is for instructions and the answer."""
+"""Share of the asked model's window for what it is told; the rest is for instructions and the
+answer."""
+_EARLIER_SHARE = 0.4
+"""Most of that for the summary so far."""
+_SAID_SHARE = 0.2
+"""Most of that for what the user said."""
+_SAID_SHOWN = 8
+_LEAST_SHARE = 0.1
+"""Share of all tokens that must go for a model to be paid for a summary of it."""
 _SHARES = (1.0, 0.3, 0.1, 0.03)
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -53,7 +62,7 @@ class Conversation:
                 messages=(Message.system_message(system), Message.user_message(text)),
                 tools=tools,
                 tool_choice=ToolChoice.REQUIRED if tools else ToolChoice.NONE,
-                max_output_tokens=MAX_OUTPUT_TOKENS,
+                max_output_tokens=reply_reserve(self.options.window(), MAX_OUTPUT_TOKENS),
                 estimated_tokens=(len(system) + len(text)) // _CHARS_PER_TOKEN,
             ),
             self.view.paid_usd,
@@ -110,9 +119,11 @@ class Summarising:
         ids = ids_of(gone)
         events = list(filter(is_visible_to_model, map(view.original, sorted(ids))))
         conversation = Conversation(self.options, view)
-        text, error = conversation.attempt(
-            lambda: _checked(view, self.write(conversation, events), ids, (first, last))
-        )
+        text, error = None, ""
+        if view.forced or _tokens_of(view, ids) > view.tokens * _LEAST_SHARE:
+            text, error = conversation.attempt(
+                lambda: _checked(view, self.write(conversation, events), ids, (first, last))
+            )
         how = "summed up" if text else "summed up without a model"
         text = text or plain_summary(view, events, first, last)
         action = forget(view, gone, text, f"{view.decision.reason or 'many events'}; {how}")
@@ -122,23 +133,30 @@ class Summarising:
 def _checked(view: View, body: str, going: set[int], span: tuple[int, int]) -> str:
     """Return the framed summary. Raises UnusableReply if it would save nothing."""
     text = framed(view, with_known_ids(body, range(span[1] + 1)), *span)
-    gone_tokens = sum(view.sizes[event_id] for event_id in going)
-    gone_tokens += sum(view.sizes[summary.id] for summary in view.summaries)
-    if len(body) > MAX_SUMMARY_CHARS or len(text) / view.bytes_per_token >= gone_tokens:
+    too_long = len(text) / view.bytes_per_token >= _tokens_of(view, going)
+    if too_long or len(body) > MAX_SUMMARY_CHARS:
         raise UnusableReply("the summary was too long to save anything")
     return text
+
+
+def _tokens_of(view: View, going: set[int]) -> int:
+    """Return what a summary replaces, in tokens: the events `going` and earlier summaries."""
+    return sum(view.sizes[event_id] for event_id in {*going, *(each.id for each in view.summaries)})
 
 
 def prompt(conversation: Conversation, events: Sequence[Event]) -> str:
     """Return the text to summarise: the summary so far, the focus, and the events, each cut to what
     the settings allow and the model's window has room for."""
     view, options = conversation.view, conversation.options
-    parts = [f"The summary so far:\n{body_of(summary)}" for summary in view.summaries]
-    asked = "\n".join(told(message, 2_000) for message in view.said_by_user[-8:])
+    room = int(options.window() * _PROMPT_SHARE) * _CHARS_PER_TOKEN
+    earlier = int(room * _EARLIER_SHARE)
+    parts = [f"The summary so far:\n{clip(body_of(each), earlier)}" for each in view.summaries]
+    most = min(int(room * _SAID_SHARE) // _SAID_SHOWN, 2_000)
+    asked = "\n".join(told(message, most) for message in view.said_by_user[-_SAID_SHOWN:])
     parts.append(f"What the user said (it stays visible; for context):\n{asked}")
     if view.focus:
         parts.append(f"What matters most now: {view.focus}")
-    room = int(options.window() * _PROMPT_SHARE) * _CHARS_PER_TOKEN - sum(map(len, parts))
+    room -= sum(map(len, parts))
     for share in _SHARES:
         most = max(int(options.settings.max_event_chars * share), 200)
         lines = "\n".join(told(event, most) for event in events)

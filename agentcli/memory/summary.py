@@ -38,6 +38,7 @@ HEADINGS = (
 )
 MAX_PLAIN_CHARS = 8_000
 """Limit for a summary made without a model, including its frame."""
+_LEAST_PLAIN_CHARS = 1_000
 _LINE_CHARS = 200
 _PART_CHARS = 90
 """Limit for a command, and for the last line of its output, which often tells how it went."""
@@ -117,9 +118,14 @@ def put_together(parts: Mapping[str, Iterable[str]]) -> str:
 
 
 def plain_summary(view: View, gone: Sequence[Event], first: int, last: int) -> str:
-    """Return a summary of `gone` made without a model, at most 8,000 characters: what was asked,
-    which files were changed, commands with their exit codes, decisions, errors. It continues
-    earlier summaries; if it does not fit, the oldest lines go first."""
+    """Return a summary of `gone` made without a model, at most 8,000 characters or about half of
+    what it replaces: what was asked, which files were changed, commands with their exit codes,
+    decisions, errors. It continues earlier summaries; if it does not fit, the oldest lines go
+    first."""
+    going = sum(view.sizes.get(event.id, 0) for event in [*gone, *view.summaries])
+    half = int(going * view.bytes_per_token / 2)
+    empty = len(framed(view, "", first, last))
+    most = min(MAX_PLAIN_CHARS, max(half, empty + _LEAST_PLAIN_CHARS))
     parts: dict[str, list[str]] = {}
     for summary in view.summaries:
         for heading, lines in sections(body_of(summary)).items():
@@ -128,14 +134,13 @@ def plain_summary(view: View, gone: Sequence[Event], first: int, last: int) -> s
         lines = parts.setdefault(heading, [])
         if line not in lines:
             lines.append(line)
-    empty = len(framed(view, "", first, last))
-    room = max(MAX_PLAIN_CHARS - empty, 0) - sum(len(h) + 6 for h in parts)
+    room = max(most - empty, 0) - sum(len(h) + 6 for h in parts)
     while parts and sum(len(line) + 1 for lines in parts.values() for line in lines) > room:
         longest = max(parts.values(), key=lambda lines: sum(map(len, lines)))
         if not longest:
             break
         del longest[0]
-    return clip(framed(view, put_together(parts), first, last), MAX_PLAIN_CHARS - 100)
+    return clip(framed(view, put_together(parts), first, last), most - 100)
 
 
 def _plain_lines(view: View, gone: Sequence[Event]) -> Iterable[tuple[str, str]]:

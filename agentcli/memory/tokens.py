@@ -1,4 +1,10 @@
-"""Estimates tokens: one per four bytes at first, then by the ratio that the provider reports."""
+"""Estimates tokens: one per four bytes of plain text at first, then by the ratio that the provider
+reports.
+
+Bytes of which tokenizers make more tokens count for more. Llama 3 and OpenAI's `o200k_base` make a
+token of up to three digits, Qwen and Gemma one of each; and of Chinese or Japanese text most make
+about a token of each character, which has three bytes.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +14,21 @@ from agentcli.memory.image_tokens import image_tokens
 from agentcli.messages import Message, ToolSchema
 
 BYTES_PER_TOKEN = 4.0
-_LEAST_BYTES_PER_TOKEN = 2.0
+_LEAST_BYTES_PER_TOKEN = 1.0
+"""Byte-level tokenizers never make more than one token of a byte."""
 _MOST_BYTES_PER_TOKEN = 8.0
+_FEWEST_TOLD = 16.0
+"""Bytes per token above which a count is not of the whole prompt."""
+_GROWN = 1.05
+_DIGITS = b"0123456789"
 _MESSAGE_OVERHEAD_BYTES = 16
 _CALL_OVERHEAD_BYTES = 32
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """Text in bytes of UTF-8; images in tokens, because no ratio of bytes holds for them."""
+    """Text in weighted bytes of UTF-8 (see `text_bytes`); images in tokens, because no ratio of
+    bytes holds for them."""
 
     text: int = 0
     images: int = 0
@@ -36,7 +48,11 @@ def size_of(message: Message, provider: str = "") -> Size:
 
 
 def text_bytes(text: str) -> int:
-    return len(text) if text.isascii() else len(text.encode(errors="replace"))
+    """Return the bytes of `text` in UTF-8, with three for a digit, and for a character beyond ASCII
+    half as many again as its further bytes."""
+    data = text.encode(errors="replace")
+    digits = len(data) - len(data.translate(None, _DIGITS))
+    return len(data) + 2 * digits + (len(data) - len(text)) // 2
 
 
 def tools_size(tools: tuple[ToolSchema, ...]) -> Size:
@@ -44,18 +60,28 @@ def tools_size(tools: tuple[ToolSchema, ...]) -> Size:
 
 
 class TokenEstimator:
-    """Turns sizes into tokens by the ratio last reported, from two to eight bytes per token."""
+    """Turns sizes into tokens by the ratio last reported, of at most eight bytes per token."""
 
     def __init__(self) -> None:
         self.bytes_per_token = BYTES_PER_TOKEN
+        self._told = (0, 0)
 
     def tokens(self, size: Size) -> int:
         return int(size.text / self.bytes_per_token) + size.images
 
-    def learn(self, size: Size, prompt_tokens: int) -> None:
-        """Take in that the provider counted `prompt_tokens` for a request of `size`. A count that
-        the images alone would reach is ignored: then our figure for images is wrong."""
+    def learn(self, size: Size, prompt_tokens: int) -> bool:
+        """Take in that the provider counted `prompt_tokens` for a request of `size`, and return
+        whether that can be. Ignored are a count that the images alone would reach, for then our
+        figure for images is wrong; one that no tokenizer comes to; and one that did not grow with
+        the prompt, as of a server that cuts what it is sent."""
         of_text = prompt_tokens - size.images
-        if of_text > 0 and size.text > 0:
-            ratio = size.text / of_text
-            self.bytes_per_token = max(_LEAST_BYTES_PER_TOKEN, min(_MOST_BYTES_PER_TOKEN, ratio))
+        if of_text <= 0 or size.text <= 0:
+            return False
+        text_before, tokens_before = self._told
+        self._told = size.text, prompt_tokens
+        ratio = size.text / of_text
+        was_cut = size.text > text_before * _GROWN and 0 < prompt_tokens <= tokens_before
+        if was_cut or not _LEAST_BYTES_PER_TOKEN <= ratio <= _FEWEST_TOLD:
+            return False
+        self.bytes_per_token = min(_MOST_BYTES_PER_TOKEN, ratio)
+        return True

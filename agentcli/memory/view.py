@@ -100,7 +100,11 @@ class View:
     @cached_property
     def sizes(self) -> dict[int, int]:
         """Roughly how many tokens each visible event takes."""
-        return {e.id: int(event_bytes(e) / self.bytes_per_token) for e in self.events}
+        return {event.id: self.size(event) for event in self.events}
+
+    def size(self, event: Event) -> int:
+        """Return roughly how many tokens `event` takes."""
+        return int(event_bytes(event) / self.bytes_per_token)
 
     @cached_property
     def steps(self) -> Sequence[Step]:
@@ -142,8 +146,7 @@ class View:
         """Return the view that `action` would leave."""
         stamped = action.model_copy(update={"id": self.next_id})
         left = visible([*self.events, stamped], self.masked)
-        sizes = {e.id: int(event_bytes(e) / self.bytes_per_token) for e in left}
-        tokens = self.tokens - sum(self.sizes.values()) + sum(sizes.values())
+        tokens = self.tokens - sum(self.sizes.values()) + sum(map(self.size, left))
         target = self.target()
         return replace(
             self,

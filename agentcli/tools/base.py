@@ -3,6 +3,7 @@ file; so is each that an outside package registers in the entry point group `age
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -93,7 +94,10 @@ class ToolContext:
     """The sandbox that contains commands."""
     git: GitWatch | None = None
     live_output: Callable[[str], None] = lambda text: None
-    max_output_chars: int = 30_000
+    output_chars: int = 30_000
+    """Most characters of one output, by the settings."""
+    room_chars: int = sys.maxsize
+    """Most characters of one result, by what room the model's window has."""
     image_limits: ImageLimits = field(default_factory=ImageLimits)
     past: Sequence[Event] = ()
     """All events of the session, including the newest."""
@@ -111,6 +115,15 @@ class ToolContext:
     """Asks the user a question with these options and returns the answer, or None if there is
     none. If this itself is None, nobody can be asked."""
     judge_url: JudgeURL = lambda url: "deny"
+
+    @property
+    def max_output_chars(self) -> int:
+        return min(self.output_chars, self.room_chars)
+
+    def limit_results(self, chars: int) -> None:
+        """Keep each result from now on to this many characters."""
+        self.room_chars = chars
+        self.shell.max_chars = self.python.max_chars = self.max_output_chars
 
 
 A = TypeVar("A", bound=ToolArguments)

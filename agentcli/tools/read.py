@@ -55,24 +55,25 @@ def run(args: Arguments, ctx: ToolContext) -> ToolResult:
     shown = ctx.files.show(path)
     if stat.S_ISDIR(info.st_mode):
         return ToolResult(_listing(ctx.files, path), data={"path": shown})
+    room = min(MAX_CHARACTERS, ctx.room_chars)
     limit = MAX_FILE_BYTES
     if info.st_size > limit:
         if not _is_large_image(ctx.files, path, info.st_size):
-            return _part_of_large(args, ctx.files, path)
+            return _part_of_large(args, ctx.files, path, room)
         limit = LARGEST_FILE
     data = ctx.files.read_bytes(path, limit)
-    result = _content(args, path, shown, data)
+    result = _content(args, path, shown, data, room)
     ctx.files.seen(path, digest(data))
     return result
 
 
-def _content(args: Arguments, path: Path, shown: str, data: bytes) -> ToolResult:
+def _content(args: Arguments, path: Path, shown: str, data: bytes, room: int) -> ToolResult:
     facts = {"path": shown, "digest": digest(data)}
     if kind := kind_of(data):
         return _image(kind, shown, data, facts)
     if data.startswith(b"%PDF-"):
         lines, notes = _pdf_lines(data, shown, args.end or args.start + MAX_LINES)
-        return _lines(args, lines, notes, facts)
+        return _lines(args, lines, notes, facts, room)
     file = text_file(data)
     if file is None:
         kind = mimetypes.guess_type(path.name)[0] or "of unknown type"
@@ -86,8 +87,8 @@ def _content(args: Arguments, path: Path, shown: str, data: bytes) -> ToolResult
         )
     cells = _notebook_lines(file.text) if path.suffix == ".ipynb" else None
     if cells is not None:
-        return _lines(args, cells, ["a notebook's cells; edit works on its JSON text"], facts)
-    return _lines(args, split_lines(file.text), _peculiarities(path, file), facts)
+        return _lines(args, cells, ["a notebook's cells; edit works on its JSON text"], facts, room)
+    return _lines(args, split_lines(file.text), _peculiarities(path, file), facts, room)
 
 
 # --- text ---------------------------------------------------------------------------------------
@@ -109,18 +110,19 @@ def numbered(lines: Iterable[str], first: int) -> Iterator[str]:
 
 
 def _lines(
-    args: Arguments, lines: list[str], notes: list[str], facts: dict[str, Any]
+    args: Arguments, lines: list[str], notes: list[str], facts: dict[str, Any], room: int
 ) -> ToolResult:
+    """Return the wanted lines, in at most about `room` characters."""
     total = len(lines)
     if not lines:
         return ToolResult("[empty file]", data={**facts, "lines_total": 0})
     if args.start > total:
         raise ToolError(f"{facts['path']} has only {total} lines.", error_id="bad_range")
     wanted = lines[args.start - 1 : args.end][:MAX_LINES]
-    limit = MAX_LINE_CHARACTERS if len(wanted) > 1 else MAX_CHARACTERS
+    limit = MAX_LINE_CHARACTERS if len(wanted) > 1 else room
     if any(len(line) > limit for line in wanted) and len(wanted) > 1:
         notes = [*notes, "a line read alone (start = end) is not cut"]
-    output, _ = _fitting(numbered((_cut(line, limit) for line in wanted), args.start))
+    output, _ = _fitting(numbered((_cut(line, limit) for line in wanted), args.start), room)
     last = args.start + len(output) - 1
     if last < min(args.end or total, total):
         notes = [f"lines {args.start}-{last} of {total}; read on with start={last + 1}", *notes]
@@ -132,10 +134,10 @@ def _lines(
     return ToolResult("\n".join(output), data=data)
 
 
-def _fitting(lines: Iterable[str]) -> tuple[list[str], bool]:
-    """Return the first `lines` that fit, at least one, and whether nothing had to be cut."""
+def _fitting(lines: Iterable[str], room: int) -> tuple[list[str], bool]:
+    """Return the first `lines` that fit into `room` characters, at least one, and whether nothing
+    had to be cut."""
     output: list[str] = []
-    room = MAX_CHARACTERS
     for line in lines:
         room -= len(line) + 1
         if room < 0 and output:
@@ -144,7 +146,7 @@ def _fitting(lines: Iterable[str]) -> tuple[list[str], bool]:
     return output, room >= 0
 
 
-def _part_of_large(args: Arguments, files: FileTracker, path: Path) -> ToolResult:
+def _part_of_large(args: Arguments, files: FileTracker, path: Path, room: int) -> ToolResult:
     """Return lines of a text too large to be read as a whole, and so too large to edit."""
     shown = files.show(path)
     with files.opened(path) as file:
@@ -159,14 +161,14 @@ def _part_of_large(args: Arguments, files: FileTracker, path: Path) -> ToolResul
             )
         file.seek(0)
         last = min(args.end or sys.maxsize, args.start + MAX_LINES - 1)
-        limit = MAX_CHARACTERS if args.start == args.end else MAX_LINE_CHARACTERS
+        limit = room if args.start == args.end else MAX_LINE_CHARACTERS
         lines = _long_lines(file, 4 * limit)
         wanted = (
             _cut(raw.decode(decoded[1], "replace").removesuffix("\r"), limit)
             + f" [+{left_out:,} bytes, cut]" * bool(left_out)
             for raw, left_out in islice(lines, args.start - 1, last)
         )
-        output, fits = _fitting(numbered(wanted, args.start))
+        output, fits = _fitting(numbered(wanted, args.start), room)
         whole = next(lines, None) is None and fits
     if not output:
         raise ToolError(f"{shown} has fewer than {args.start} lines.", error_id="bad_range")

@@ -45,7 +45,8 @@ class Arguments(ToolArguments):
 def run(args: Arguments, ctx: ToolContext) -> ToolResult:
     event, recalled = args.event, {"recall_type": "event"}
     if event is not None:
-        return ToolResult(_stretch(event, _full_text(event, ctx), args), data=recalled)
+        most = min(_MOST_CHARS, ctx.room_chars)
+        return ToolResult(_stretch(event, _full_text(event, ctx), args, most), data=recalled)
     if args.query:
         return ToolResult(_hits(args.query, ctx), data=recalled)
     if args.compact is not None:
@@ -92,12 +93,13 @@ def _text(event: Event) -> str:
     return event.content if isinstance(event, Observation) else ""
 
 
-def _stretch(event_id: int, text: str, args: Arguments) -> str:
-    """Return `text` from the requested character to the end of a line, and what is left."""
+def _stretch(event_id: int, text: str, args: Arguments, most: int) -> str:
+    """Return at most `most` characters of `text` from the requested one to the end of a line, and
+    what is left."""
     start = max(args.start or 0, 0)
     if start and start >= len(text):
         raise ToolError(f"Event {event_id} has {len(text):,} characters.")
-    end = start + _MOST_CHARS
+    end = start + most
     if end >= len(text):
         return text[start:]
     end = max(text.rfind("\n", start + 1, end) + 1, 0) or end

@@ -21,6 +21,7 @@ from agentcli.memory.condensers import default, llm_summary
 from agentcli.memory.condensers.observation_masking import mask, maskable
 from agentcli.memory.memory import Memory
 from agentcli.memory.view import Step, View
+from agentcli.memory.window import Window
 from agentcli.messages import ToolSchema
 from agentcli.settings import MemorySettings
 from benchmarks.condensing.prices import PriceList
@@ -112,7 +113,7 @@ def _simpler(setting: Setting, condenser: str) -> Memory:
 def _plain(setting: Setting) -> Memory:
     """One that never condenses by itself."""
     settings = MemorySettings(condenser="window", enable_history_truncation=False)
-    return Memory(lambda: setting.context_tokens, settings, setting.tools, _Never())
+    return Memory(Window(lambda: setting.context_tokens), settings, setting.tools, _Never())
 
 
 def _options(setting: Setting, max_event_chars: int) -> Options:
@@ -137,7 +138,7 @@ def _at_mark(setting: Setting, mark: float, low: float, condenser: Condenser) ->
     context = setting.context_tokens
     settings = MemorySettings(condenser="window", high_water=mark, low_water=low)
     condense = _AtMark(condenser, int(context * mark))
-    return Memory(lambda: context, settings, setting.tools, condense)
+    return Memory(Window(lambda: context), settings, setting.tools, condense)
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from agentcli.events.actions import ToolCallAction
 from agentcli.events.observations import DecisionObservation, SuccessObservation
 from agentcli.memory.memory import Memory
 from agentcli.memory.prefix import PrefixCheck
+from agentcli.memory.window import Window
 from agentcli.messages import FinishReason, Reply, Request, ToolCall, Usage
 from agentcli.settings import AgentSettings
 
@@ -96,7 +97,7 @@ def agent_of(*replies: Reply | LLMError, **parts: Any) -> Agent:
     """With the usual parts, unless others are given."""
     standard: dict[str, Any] = {
         "llm": Model(list(replies)),
-        "memory": Memory(lambda: 100_000),
+        "memory": Memory(Window(lambda: 100_000)),
         "tools": Tools(),
         "schemas": (),
         "policy": AllowAll(),

@@ -35,6 +35,7 @@ from agentcli.memory.memory import Memory
 from agentcli.memory.projection import MAX_MASKED_MESSAGE_CHARS, project
 from agentcli.memory.summariser import Conversation
 from agentcli.memory.summary import sections, told, with_known_ids
+from agentcli.memory.window import Window
 from agentcli.messages import FinishReason, Reply, Role, ToolCall, Usage
 from agentcli.settings import MemorySettings
 from tests.memory.long_histories import Log, record, session, stories
@@ -81,7 +82,7 @@ def memory_with(choice, ask=good, window=WINDOW, **options):
         max_size=30, max_events=30, attention_window=12, max_event_chars=10_000, **options
     )
     made = Options(settings, lambda request, spent: ask(request))
-    return Memory(lambda: window, condenser=choose_condenser(choice, made))
+    return Memory(Window(lambda: window), condenser=choose_condenser(choice, made))
 
 
 def think(memory, log):
@@ -158,7 +159,7 @@ def test_the_newest_two_steps_and_the_prefix_in_between_hold(choice):
         results = [m.content for m in messages if m.role is Role.TOOL][-2:]
         assert results == [e.content for e in log if e.cause is not None][-2:]
         assert memory.tokens(log) <= WINDOW
-    assert kept > 3 * made, f"{made} condensations in 120 steps are no strides"
+    assert kept >= 3 * made, f"{made} condensations in 120 steps are no strides"
 
 
 def test_a_masked_result_names_its_event_and_how_to_get_it_back():
@@ -396,7 +397,7 @@ def test_after_two_passes_that_save_next_to_nothing_there_is_no_third():
         if action := memory.condense(log):
             reasons.append(log.add(action).reason)
     assert len(reasons) == 2
-    assert "not tried again before the user speaks" in reasons[1]
+    assert "can't be made shorter" in reasons[1]
     log.say("go on")
     work(log, 2)
     assert memory.condense(log) is not None
@@ -406,7 +407,7 @@ def test_a_request_that_did_not_fit_is_made_shorter_at_once_and_the_window_is_kn
     log, memory = session(), memory_with("default", failing, window=100_000)
     work(log, 30, 2_000)
     before = memory.tokens(log)
-    log.add(memory.condense_overflow(log, before / 2))
+    log.add(memory.condense_overflow(log, 1_000))
     assert memory.tokens(log) < before * 0.6
     work(log, 14, 2_000)
     assert memory.condense(log) is not None, "the window turned out to be smaller than catalogued"
@@ -419,7 +420,7 @@ def test_the_longest_results_go_when_even_the_newest_steps_do_not_fit():
         for call in calls:
             log.add(SuccessObservation(cause=call.id, content=f"{call.id} " + "z" * 20_000))
     before = memory.tokens(log)
-    log.add(memory.condense_overflow(log, before / 2))
+    log.add(memory.condense_overflow(log, 1_000))
     assert memory.tokens(log) < before * 0.6
     for protocol in PROTOCOLS:
         assert complaints(protocol, memory.window(log)) == []
@@ -428,7 +429,7 @@ def test_the_longest_results_go_when_even_the_newest_steps_do_not_fit():
 def test_without_truncation_what_does_not_fit_stays_an_error():
     log = session()
     work(log, 30)
-    memory = Memory(lambda: WINDOW, MemorySettings(enable_history_truncation=False))
+    memory = Memory(Window(lambda: WINDOW), MemorySettings(enable_history_truncation=False))
     assert memory.condense_overflow(log, 1_000) is None
 
 
@@ -499,7 +500,7 @@ def interrupted(request):
 
 def test_all_that_models_were_paid_counts_at_once_and_is_recorded():
     condenser, log = AsksTwice(), session()
-    memory = Memory(lambda: WINDOW, condenser=condenser)
+    memory = Memory(Window(lambda: WINDOW), condenser=condenser)
     work(log, 8)
     assert memory.compact(log).llm_metrics.cost_usd == 0.5
     assert condenser.spent == [0, 0.25], "what the second may cost is less by the first"
@@ -510,7 +511,7 @@ def test_what_was_paid_before_an_interrupt_is_recorded(how):
     log, kept = session(), []
     work(log, 8)
     log.add(CondensationRequestAction(focus="x"))
-    memory = Memory(lambda: WINDOW, condenser=AsksTwice(interrupted), record=kept.append)
+    memory = Memory(Window(lambda: WINDOW), condenser=AsksTwice(interrupted), record=kept.append)
     with pytest.raises(TurnInterrupted):
         getattr(memory, how)(log)
     assert [action.llm_metrics.cost_usd for action in kept] == [0.25]
@@ -519,13 +520,13 @@ def test_what_was_paid_before_an_interrupt_is_recorded(how):
 
 def test_nobody_is_paid_for_what_is_put_off_and_it_stays_asked_for():
     condenser, log = AsksTwice(), session()
-    memory = Memory(lambda: WINDOW, condenser=condenser)
+    memory = Memory(Window(lambda: WINDOW), condenser=condenser)
     work(log, 8)
     log.add(CondensationRequestAction(focus="x"))
     for _ in range(3):
         assert memory.condense(log, lambda: False) is None
     assert condenser.spent == []
     assert memory.condense(log, lambda: True) is not None
-    plain = Memory(lambda: WINDOW)
+    plain = Memory(Window(lambda: WINDOW))
     assert plain.condense(log, lambda: False) is None
     assert plain.condense(log, lambda: True) is not None

@@ -21,6 +21,7 @@ from agentcli.llm.protocols.responses import Responses
 from agentcli.llm.wire_protocol import Endpoint
 from agentcli.memory.memory import Memory
 from agentcli.memory.projection import clip, masked_event, project
+from agentcli.memory.window import Window
 from agentcli.messages import Request, Role, ToolSchema
 from tests.server import anthropic_messages, chat_completions, responses
 from tests.strategies import histories
@@ -60,7 +61,7 @@ def test_any_history_is_a_legal_request(protocol, history):
 @given(history=histories(), tokens=st.integers(1, 400))
 def test_any_window_of_any_history_is_a_legal_request(protocol, history, tokens):
     history.append(MessageAction(id=len(history), content="Go on.", source=Source.USER))
-    memory = Memory(lambda: tokens, tools=TOOLS)
+    memory = Memory(Window(lambda: tokens), tools=TOOLS)
     for _ in range(2):
         if condensation := memory.condense_overflow(history, tokens / 2):
             history.append(condensation.model_copy(update={"id": len(history)}))
@@ -71,7 +72,7 @@ def test_any_window_of_any_history_is_a_legal_request(protocol, history, tokens)
 @settings(max_examples=200)
 @given(history=histories(), at=st.integers(0, 30))
 def test_following_event_by_event_gives_what_a_fresh_look_gives(history, at):
-    memory = Memory(lambda: 1000)
+    memory = Memory(Window(lambda: 1000))
     memory.window(history[:at])
     followed = [(m.role, m.content, m.tool_calls) for m in memory.window(history)]
     assert followed == [(m.role, m.content, m.tool_calls) for m in project(history)]
@@ -80,7 +81,7 @@ def test_following_event_by_event_gives_what_a_fresh_look_gives(history, at):
 @settings(max_examples=200)
 @given(history=histories(), tokens=st.integers(1, 100))
 def test_condensing_keeps_the_system_text_and_everything_the_user_said(history, tokens):
-    memory = Memory(lambda: tokens)
+    memory = Memory(Window(lambda: tokens))
     condensation = memory.condense_overflow(history, tokens)
     if condensation is not None:
         history.append(condensation.model_copy(update={"id": len(history)}))

@@ -7,7 +7,7 @@ import base64
 import pytest
 
 from agentcli.memory.image_tokens import UNKNOWN_IMAGE_TOKENS, image_tokens
-from agentcli.memory.tokens import Size, TokenEstimator, size_of
+from agentcli.memory.tokens import Size, TokenEstimator, size_of, text_bytes
 from agentcli.messages import Message, ToolCall
 from tests.memory.long_histories import png
 
@@ -74,10 +74,10 @@ def test_an_image_that_can_not_be_measured_is_guessed(url):
     assert image_tokens(url, "anthropic") == UNKNOWN_IMAGE_TOKENS
 
 
-def test_calls_and_text_count_in_bytes():
+def test_calls_and_text_count_in_bytes_of_weight():
     plain = size_of(Message.assistant_message("é" * 10))
     call = size_of(Message.from_tool_calls([ToolCall("c", "bash", "x" * 100)], "é" * 10))
-    assert plain.text - size_of(Message.assistant_message("")).text == 20
+    assert plain.text - size_of(Message.assistant_message("")).text == 25
     assert call.text - plain.text > 100
 
 
@@ -88,5 +88,36 @@ def test_what_the_provider_counts_corrects_the_estimate_and_images_do_not_spoil_
     assert estimator.tokens(Size(4_000)) == 1_600
     estimator.learn(Size(4_000, images=3_000), 500)
     assert estimator.tokens(Size(4_000)) == 1_600, "a count below the images' own says nothing"
-    estimator.learn(Size(4_000), 1)
-    assert estimator.tokens(Size(4_000)) == 500
+
+
+@pytest.mark.parametrize("told", [0, 1, 200, 5_000, 1_000_000])
+def test_a_count_that_can_not_be_true_is_ignored(told):
+    estimator = TokenEstimator()
+    assert not estimator.learn(Size(4_000), told)
+    assert estimator.tokens(Size(4_000)) == 1_000
+
+
+def test_a_count_that_does_not_grow_with_the_prompt_is_that_of_a_server_which_cuts_it():
+    estimator = TokenEstimator()
+    assert estimator.learn(Size(12_000), 4_096)
+    assert not estimator.learn(Size(24_000), 4_096)
+    assert estimator.tokens(Size(24_000)) == 8_192
+    assert not estimator.learn(Size(36_000), 4_096)
+    assert estimator.learn(Size(6_000), 3_000), "after a condensation it fits again"
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"),
+    [
+        ("The quick brown fox jumps over the lazy dog. " * 20, 200),
+        ("".join(f"{number}\n" for number in range(1_000, 2_000)), 3_000),
+        ("快速的棕色狐狸跳过了懒狗" * 50, 600),
+        ("Съешь же ещё этих мягких французских булок " * 20, 260),
+    ],
+    ids=["English", "numbers", "Chinese", "Russian"],
+)
+def test_unread_text_is_not_taken_for_fewer_tokens_than_it_has(text, tokens):
+    """`tokens` has about one for a word of English, for three letters of Russian, for a Chinese
+    character and for three digits, and one for the end of a line after digits."""
+    estimated = TokenEstimator().tokens(Size(text_bytes(text)))
+    assert tokens <= estimated <= 2 * tokens

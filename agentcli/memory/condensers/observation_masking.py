@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from agentcli.events import Event
-from agentcli.events.actions import CondensationAction
+from agentcli.events import Event, Observation
+from agentcli.events.actions import CondensationAction, is_user_message
 from agentcli.events.observations import (
     BrowserOutputObservation,
     ErrorObservation,
     UserRejectObservation,
 )
 from agentcli.memory.condenser import CondenserKind, Options, first_saving
-from agentcli.memory.view import View, ids_of
+from agentcli.memory.projection import masked_event
+from agentcli.memory.view import View, ids_of, is_never_dropped
 
 LEAST_CHARS = 400
 """Shorter results are not worth replacing."""
 LEAST_SHARE = 0.1
 """Share of all tokens that masking must save to be worth a new prefix."""
+_LONG_TOKENS = 100
+"""Tokens above which a note in place of a text is likely shorter."""
 
 
 @dataclass(frozen=True)
@@ -81,15 +84,30 @@ def mask(events: list[Event], reason: str) -> CondensationAction:
 
 @dataclass(frozen=True)
 class MaskLongest:
-    """Masks the longest results wherever they are: the last resort when nothing else can go."""
+    """Masks the longest texts wherever they are, the last resort when nothing else can go: results
+    that the model has seen, then those it has not, then what calls carry and what the session was
+    told, and at last what the user said."""
 
     def condense(self, view: View) -> CondensationAction | None:
-        results = [e for e in view.events if e.cause is not None and e.id not in view.masked]
-        long = [event for event in results if is_long(event)]
-        long.sort(key=lambda event: view.sizes[event.id], reverse=True)
+        newest = ids_of(view.steps[-1:])
+
+        def order(event: Event) -> tuple[int, int]:
+            rank = 2
+            if isinstance(event, Observation) and not is_never_dropped(event):
+                rank = 1 if event.id in newest else 0
+            elif is_user_message(event):
+                rank = 3
+            return rank, -saved[event.id]
+
+        saved = {
+            event.id: size - view.size(masked_event(event))
+            for event in view.events
+            if event.id not in view.masked and (size := view.sizes[event.id]) > _LONG_TOKENS
+        }
+        long = sorted((event for event in view.events if saved.get(event.id, 0) > 0), key=order)
         excess = view.tokens - view.target()
-        chosen = first_saving(excess, long, lambda event: view.sizes[event.id])
-        return mask(chosen, f"{len(chosen)} of the longest results masked") if chosen else None
+        chosen = first_saving(excess, long, lambda event: saved[event.id])
+        return mask(chosen, f"{len(chosen)} of the longest texts masked") if chosen else None
 
 
 def _make(options: Options) -> Masking:

@@ -25,13 +25,13 @@ class Pipeline:
             if action is None:
                 continue
             view = view.after(action)
-            done = action if done is None else _merged(done, action)
+            done = action if done is None else merged(done, action)
             if self.until_it_fits and view.tokens <= view.target():
                 break
         return done
 
 
-def _merged(first: CondensationAction, second: CondensationAction) -> CondensationAction:
+def merged(first: CondensationAction, second: CondensationAction) -> CondensationAction:
     """Combine both into one. The second saw what the first had left, including its summary, which
     it forgot if it wrote one itself."""
     forgotten = {*first.forgotten_ids(), *second.forgotten_ids()}
