@@ -19,6 +19,17 @@ class LongKeyError(ValueError):
         super().__init__("a key has more than 50 parts")
 
 
+def toml_text(data: bytes) -> str:
+    """Return the text of a TOML file, without the byte order mark that Windows' editors put first.
+    Raises ValueError if it is not UTF-8."""
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in data[:2]:
+        raise ValueError("it is UTF-16; save it as UTF-8")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"it is not UTF-8 (at byte {error.start + 1})") from error
+
+
 def load_toml(text: str) -> dict[str, Any]:
     """Parse TOML. Raises ValueError, RecursionError; LongKeyError is a ValueError."""
     if _LONG_KEY.search(text):

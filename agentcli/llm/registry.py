@@ -24,6 +24,8 @@ from agentcli.system.programs import find_program
 _LOCAL_PROBE_S = 0.2
 _OPEN_FORMAT = "chat_completions"
 _KEY_COMMAND_S = 30
+_SHOWN_OF_STDERR = 400
+"""Characters; what went wrong is at the end."""
 
 
 @dataclass(frozen=True)
@@ -304,6 +306,8 @@ def _probe(base_url: str) -> list[str]:
 
 
 def _run_key_command(provider: str, command: str) -> str:
+    """Return what the command prints. Raises ConfigError with what it wrote to stderr; the command
+    itself is not shown, as it may contain a secret."""
     try:
         name, *arguments = shlex.split(command) or [""]
         program = find_program(name)
@@ -315,14 +319,23 @@ def _run_key_command(provider: str, command: str) -> str:
             [program, *arguments],
             capture_output=True,
             text=True,
+            errors="replace",
             timeout=_KEY_COMMAND_S,
-            check=True,
             # No file of the workspace is here, so version managers can't be made to choose a
             # program.
             cwd="/",
         )
-    except (OSError, subprocess.SubprocessError, ValueError) as error:
-        raise ConfigError(f"the api_key_command of {provider} failed: {error}") from error
-    if not done.stdout.strip():
-        raise ConfigError(f"the api_key_command of {provider} printed nothing")
-    return done.stdout.strip()
+    except subprocess.TimeoutExpired:
+        why = f"it took longer than {_KEY_COMMAND_S} s"
+    except (OSError, ValueError) as error:
+        why = str(error)
+    else:
+        if done.returncode == 0 and done.stdout.strip():
+            return done.stdout.strip()
+        ended = f"it ended with {done.returncode}" if done.returncode else "it printed nothing"
+        said = " ".join(done.stderr.split())[-_SHOWN_OF_STDERR:]
+        why = f"{ended}: {said}" if said else ended
+    raise ConfigError(
+        f"the api_key_command of {provider} failed: {why}",
+        hint="run the command in a shell to see what is wrong",
+    )

@@ -34,18 +34,24 @@ def expanded(path: str) -> Path:
         raise ConfigError(f"{path}: {why}", hint="" if user else _HINT) from error
 
 
+def xdg_folder(environ: Mapping[str, str], variable: str, usual: str) -> Path:
+    """Return the folder that `variable` names, or else the `usual` one, with `~` expanded. A
+    relative path counts as none, as https://specifications.freedesktop.org/basedir-spec/ says.
+    Raises ConfigError if there is no such home."""
+    named = environ.get(variable, "")
+    return expanded(named if named.startswith(("/", "~")) else usual)
+
+
 def state_home(environ: Mapping[str, str]) -> Path:
     """Return the folder of sessions and log: `$AGENT_HOME`, else `$XDG_STATE_HOME/agent`."""
     if chosen := environ.get("AGENT_HOME"):
         return expanded(chosen).absolute()
-    base = environ.get("XDG_STATE_HOME") or "~/.local/state"
-    return expanded(base).absolute() / "agent"
+    return xdg_folder(environ, "XDG_STATE_HOME", "~/.local/state") / "agent"
 
 
 def cache_home(environ: Mapping[str, str]) -> Path:
     """Return the folder for large data that can be made again: `$XDG_CACHE_HOME/agent`."""
-    base = environ.get("XDG_CACHE_HOME") or "~/.cache"
     try:
-        return expanded(base).absolute() / "agent"
+        return xdg_folder(environ, "XDG_CACHE_HOME", "~/.cache") / "agent"
     except ConfigError:
         return Path(tempfile.gettempdir()) / f"agent-{os.getuid()}"

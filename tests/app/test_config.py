@@ -9,6 +9,7 @@ import pytest
 
 from agentcli.app.configuration import config
 from agentcli.app.configuration.config import load_settings, parse_assignment
+from agentcli.app.configuration.places import user_file
 from agentcli.errors import ConfigError
 from agentcli.settings import (
     PriceSettings,
@@ -18,6 +19,7 @@ from agentcli.settings import (
     descriptions,
     flatten,
 )
+from agentcli.system.homes import cache_home, state_home
 
 EXAMPLE = Path(__file__).parents[2] / "config.example.toml"
 
@@ -215,3 +217,23 @@ def test_a_key_of_very_many_parts_is_not_read():
     for text in ("a." * 50 + "a = 1", "[" + "'a' . " * 50 + "a]", 'x = {"a".' + "b." * 60 + "c=1}"):
         with pytest.raises(LongKeyError):
             load_toml(text)
+
+
+def test_a_file_from_a_windows_editor_is_read(place):
+    place.user.write_bytes(b'\xef\xbb\xbf[model]\r\nname = "lab/x"\r\n')
+    assert place.load().values.model.name == "lab/x"
+    for mark in ("utf-16", "utf-16-le"):
+        place.user.write_bytes('[model]\nname = "lab/x"\n'.encode(mark))
+        with pytest.raises(ConfigError, match="it is UTF-16; save it as UTF-8"):
+            place.load()
+
+
+def test_a_relative_folder_in_a_variable_is_none(tmp_path):
+    places = {
+        "XDG_CONFIG_HOME": lambda environ: user_file(environ).parent,
+        "XDG_STATE_HOME": state_home,
+        "XDG_CACHE_HOME": cache_home,
+    }
+    for variable, place in places.items():
+        assert place({variable: "somewhere"}) == place({})
+        assert place({variable: str(tmp_path)}) == tmp_path / "agent"

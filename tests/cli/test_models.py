@@ -75,9 +75,14 @@ def test_when_all_fail_the_first_error_is_told_with_the_others(agent, serve):
     assert len(main.requests) == 1
 
 
-@pytest.mark.parametrize(("status", "exit_code"), [(404, 3), (400, 4)])
-def test_nobody_takes_over_where_the_configuration_is_wrong(agent, serve, status, exit_code):
-    main, spare = serve([HttpError(status, message="no such model")]), serve()
+@pytest.mark.parametrize(
+    ("status", "message", "exit_code"),
+    [(404, "no such model", 3), (400, "Invalid model name", 3), (400, "bad role", 4)],
+)
+def test_nobody_takes_over_where_the_configuration_is_wrong(
+    agent, serve, status, message, exit_code
+):
+    main, spare = serve([HttpError(status, message=message)]), serve()
     standing_in(agent.use(main), spare)
     assert agent("run", "x", *IMPATIENT).returncode == exit_code
     assert spare.requests == []
@@ -123,6 +128,17 @@ def test_a_key_that_stays_refused_is_not_tried_for_ever(agent, serve):
     done = agent.use(server, MODELS["responses"])("run", "x")
     assert done.returncode == 3
     assert len(server.requests) == 1, "the command prints the same key again"
+
+
+def test_a_key_command_that_fails_says_why_and_does_not_show_itself(agent):
+    script = agent.home / "key"
+    script.write_text("#!/bin/sh\necho the vault is locked >&2\nexit 7\n")
+    script.chmod(0o700)
+    configure(agent, f'[providers.openai]\napi_key_command = "{script} --pin 4711"\n')
+    done = agent("run", "x", "-m", MODELS["responses"])
+    assert done.returncode == 3
+    assert "it ended with 7: the vault is locked" in done.stderr
+    assert "4711" not in done.stderr
 
 
 def test_images_are_shown_to_the_model_that_sees(agent, serve):

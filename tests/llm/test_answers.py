@@ -10,8 +10,15 @@ import pytest
 from agentcli.errors import LLMError, LLMErrorKind
 from agentcli.llm.answers import refused_reply, taken_apart
 from agentcli.llm.classify import classify, stream_error
+from agentcli.llm.provider import PROTOCOLS
 from agentcli.llm.waits import wait_of
+from agentcli.llm.wire_protocol import Endpoint, StillAlive
+from agentcli.messages import Message, Request
+from agentcli.messages import Reply as Whole
+from tests.conftest import MODELS
+from tests.server import Altered, Raw, Reply
 
+KEY = "sk-test-0123456789abcdef"
 CHUNK = {"choices": [{"index": 0, "delta": {"content": "Hi"}, "finish_reason": "stop"}]}
 WHOLE = {"choices": [{"index": 0, "message": {"content": "Hi"}, "finish_reason": "stop"}]}
 STREAM = f"data: {json.dumps(CHUNK)}\n\ndata: [DONE]\n\n"
@@ -257,3 +264,62 @@ def test_a_reply_whose_calls_the_server_could_not_read_is_taken(generation, call
     reply = refused_reply(generation, "m")
     assert [(call.name, call.arguments) for call in reply.tool_calls] == calls
     assert reply.text == ("" if calls else generation)
+
+
+WHOLE_BY_API = {
+    "chat_completions": WHOLE,
+    "responses": {
+        "status": "completed",
+        "output": [{"type": "message", "content": [{"type": "output_text", "text": "Hi"}]}],
+    },
+    "anthropic_messages": {
+        "type": "message",
+        "content": [{"type": "text", "text": "Hi"}],
+        "stop_reason": "end_turn",
+    },
+}
+
+
+@pytest.mark.parametrize("api", MODELS)
+def test_a_run_takes_a_whole_reply_in_place_of_a_stream(agent, serve, api):
+    server = serve([Raw(json.dumps(WHOLE_BY_API[api]).encode(), "application/json")])
+    done = agent.use(server, MODELS[api])("run", "x")
+    assert (done.returncode, done.stdout) == (0, "Hi\n"), done.stderr
+    assert server.requests[0].body["stream"]
+
+
+def test_a_run_takes_a_stream_in_place_of_a_whole_reply(agent, serve):
+    server = serve([Raw(STREAM.encode(), "text/plain")])
+    done = agent.use(server)("run", "x", "--set", "providers.openai-chat.stream=false")
+    assert (done.returncode, done.stdout) == (0, "Hi\n"), done.stderr
+
+
+@pytest.mark.parametrize("api", MODELS)
+def test_a_comment_in_a_stream_is_a_sign_of_life(serve, api):
+    server = serve([Altered(Reply("Hi"), lambda chunks: [b": working\n\n", *chunks])])
+    provider, _, model = MODELS[api].partition("/")
+    version = "" if api == "anthropic_messages" else "/v1"
+    speaker = PROTOCOLS.get(api)
+    assert speaker is not None
+    protocol = speaker(Endpoint(provider, model, server.url + version, KEY))
+    protocol.connect()
+    items = list(protocol.answer(Request((Message.user_message("x"),))))
+    protocol.abort()
+    assert items[0] == StillAlive(idle=True)
+    assert any(isinstance(item, Whole) for item in items)
+
+
+def test_a_model_is_told_what_was_wrong_with_a_call_that_the_server_refused(agent, serve):
+    generation = '{"name": "write", "arguments": {"path": 7}}'
+    refusal = {
+        "message": "Failed to call a function. See 'failed_generation' for more details.",
+        "code": "tool_use_failed",
+        "failed_generation": generation,
+    }
+    body = json.dumps({"error": refusal}).encode()
+    server = serve([Raw(body, "application/json", 400), Reply("Done.")])
+    done = agent.use(server)("run", "x")
+    assert (done.returncode, done.stdout) == (0, "Done.\n"), done.stderr
+    *_, call, result = server.requests[1].body["messages"]
+    assert call["tool_calls"][0]["function"]["name"] == "write"
+    assert "content" in result["content"]

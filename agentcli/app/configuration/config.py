@@ -20,7 +20,7 @@ from agentcli.app.configuration.places import MANAGED_FILE, PROJECT_FILE, user_f
 from agentcli.app.configuration.settings_errors import describe_error, dotted_key
 from agentcli.errors import ConfigError
 from agentcli.files.private import NotRegular, ownership_fault, read_regular
-from agentcli.files.toml_text import LongKeyError, load_toml
+from agentcli.files.toml_text import LongKeyError, load_toml, toml_text
 from agentcli.llm.provider import protocol_names
 from agentcli.settings import (
     HooksSettings,
@@ -340,7 +340,7 @@ def read_file(path: Path, *, of_project: bool = False) -> bytes:
 def _parsed(text: bytes, origin: str) -> dict[str, Any]:
     """Return the dotted keys of a TOML text."""
     try:
-        return dict(dotted(load_toml(text.decode())))
+        return dict(dotted(load_toml(toml_text(text))))
     except LongKeyError as error:
         raise ConfigError(f"{origin} can't be read: {error}") from error
     except (ValueError, RecursionError) as error:

@@ -13,7 +13,7 @@ from pathlib import Path
 from agentcli.app.configuration.places import keys_file
 from agentcli.errors import ConfigError
 from agentcli.files.private import locked, read_regular, replace_durably
-from agentcli.files.toml_text import load_toml
+from agentcli.files.toml_text import load_toml, toml_text
 
 _MAX_BYTES = 100_000
 _FOR_OTHERS = 0o077
@@ -41,7 +41,7 @@ def stored_keys(environ: Mapping[str, str]) -> StoredKeys:
     if stat.S_IMODE(facts.st_mode) & _FOR_OTHERS:
         return StoredKeys(fault=f"{path} is not used: others may read it; chmod 600 {path}")
     try:
-        found = load_toml(text.decode())
+        found = load_toml(toml_text(text))
     except (ValueError, RecursionError):
         # The parser's message could contain part of a key.
         return StoredKeys(fault=f"{path} is not used: it is not valid TOML")

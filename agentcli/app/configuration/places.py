@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentcli.errors import ConfigError
-from agentcli.system.homes import expanded, has_home
+from agentcli.system.homes import expanded, has_home, xdg_folder
 
 if TYPE_CHECKING:
     from agentcli.settings import KnowledgeSettings
@@ -20,8 +20,7 @@ def user_file(environ: Mapping[str, str]) -> Path:
     """Return `$AGENT_CONFIG`, else `$XDG_CONFIG_HOME/agent/config.toml`."""
     if chosen := environ.get("AGENT_CONFIG"):
         return expanded(chosen)
-    base = environ.get("XDG_CONFIG_HOME") or "~/.config"
-    return expanded(base) / "agent" / "config.toml"
+    return xdg_folder(environ, "XDG_CONFIG_HOME", "~/.config") / "agent" / "config.toml"
 
 
 def rules_file(environ: Mapping[str, str]) -> Path:

@@ -15,6 +15,7 @@ from tomlkit.items import AbstractTable
 from agentcli.app.configuration.config import check_setting, key_path, read_file
 from agentcli.errors import ConfigError
 from agentcli.files.private import replace_durably
+from agentcli.files.toml_text import toml_text
 
 
 def set_in_file(path: Path, key: str, value: Any) -> None:
@@ -75,9 +76,9 @@ def require_changeable(path: Path) -> TOMLDocument:
 
 def _read(path: Path) -> str:
     try:
-        return read_file(path).decode()
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{path} is not UTF-8") from error
+        return toml_text(read_file(path))
+    except ValueError as error:
+        raise ConfigError(f"{path} can't be read: {error}") from error
 
 
 def _put(document: Any, path: list[str], value: Any) -> None:

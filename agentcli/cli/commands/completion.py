@@ -15,7 +15,7 @@ from typing import Annotated
 
 from agentcli.cli.options import argument, option
 from agentcli.errors import ConfigError, UsageError, os_error_text
-from agentcli.system.homes import user_home
+from agentcli.system.homes import user_home, xdg_folder
 from agentcli.system.programs import user_environ
 from agentcli.ui.sanitize import say
 
@@ -57,8 +57,8 @@ def _place(shell: str) -> Path:
     """Return where the shell looks for the user's own completions."""
     environ = user_environ()
     home = user_home(environ)
-    data = Path(environ.get("XDG_DATA_HOME") or home / ".local" / "share")
-    config = Path(environ.get("XDG_CONFIG_HOME") or home / ".config")
+    data = xdg_folder(environ, "XDG_DATA_HOME", f"{home}/.local/share")
+    config = xdg_folder(environ, "XDG_CONFIG_HOME", f"{home}/.config")
     return {
         "bash": data / "bash-completion" / "completions" / "agent",
         "zsh": data / "zsh" / "site-functions" / "_agent",
