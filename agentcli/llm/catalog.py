@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +20,12 @@ _PER = 1_000_000
 class Catalog:
     """Looks up `provider/model` names. The catalogue is loaded at the first question."""
 
-    def __init__(self, prices: Mapping[str, PriceSettings]) -> None:
+    def __init__(
+        self, prices: Mapping[str, PriceSettings], window_at: Callable[[str], int] = lambda name: 0
+    ) -> None:
+        """`window_at` returns the window that a model's server says it has; 0 if it does not."""
         self._own_prices = prices
+        self._window_at = window_at
 
     def cost(self, name: str, usage: Usage) -> float | None:
         """Return the USD cost of `usage`, or None, never 0, when the price is unknown."""
@@ -47,7 +51,10 @@ class Catalog:
         return float(price.total_price)
 
     def context_tokens(self, name: str) -> int:
-        """Return the model's context window in tokens; a cautious guess if it is not catalogued."""
+        """Return the model's context window in tokens, by its server or the catalogue; a cautious
+        guess if neither has it. May wait for the server."""
+        if window := self._window_at(name):
+            return window
         known = known_providers().get(name.partition("/")[0])
         if known is not None and known.key_env is None:
             return LOCAL_CONTEXT_TOKENS

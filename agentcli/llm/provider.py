@@ -5,12 +5,13 @@ Nothing here loads an SDK or a wire format.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from urllib.parse import urlsplit
 
 from agentcli.extensions import ExtensionPoint
+from agentcli.llm.probing import Ask
 from agentcli.llm.traits import Rows, Traits
 
 
@@ -35,6 +36,13 @@ class Provider:
     """The id of its price list in genai-prices, if it has one."""
     own_models: str = ""
     """The prefix of its own models' names, if its price list also has others' models."""
+    also_at: Sequence[str] = ()
+    """Other addresses at which its server may be, if it is a local one."""
+    address_env: Mapping[str, Callable[[str], str]] = field(default_factory=dict)
+    """Environment variables that name its server, besides that of `address_variable`; each with
+    what makes an address of the value. It may raise ValueError."""
+    ask: Ask | None = None
+    """How its server is asked what a model takes."""
     start: str = ""
     """The command that starts its server on this machine."""
     traits: Traits = field(default_factory=Traits)
@@ -47,6 +55,11 @@ class Provider:
     @property
     def local(self) -> bool:
         return self.key_env is None and bool(self.base_url)
+
+    @property
+    def is_hosted(self) -> bool:
+        """Whether its servers are its own, at a known address."""
+        return bool(self.key_env and self.base_url.startswith("https:"))
 
 
 PROVIDERS = ExtensionPoint(
@@ -63,6 +76,20 @@ def protocol_names() -> list[str]:
 def built_in(name: str) -> Provider:
     """Return the provider called `name`; an empty one if it is only in the user's settings."""
     return known_providers().get(name) or Provider(protocol="")
+
+
+def address_variable(name: str) -> str:
+    """Return the variable that usually names the address of the provider called `name`: that of its
+    key with BASE_URL in place of API_KEY, as both SDKs have it."""
+    prefix, is_key, _ = (built_in(name).key_env or "").partition("_API_KEY")
+    return f"{prefix if is_key else name.upper().replace('-', '_')}_BASE_URL"
+
+
+def is_hosted(base_url: str) -> bool:
+    """Whether an address is on the host of a known provider."""
+    host = urlsplit(base_url).hostname
+    known = known_providers().values()
+    return any(each.is_hosted and urlsplit(each.base_url).hostname == host for each in known)
 
 
 def kin(name: str, protocol: str, base_url: str) -> Provider:

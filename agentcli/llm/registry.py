@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import subprocess
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from urllib.parse import SplitResult, urlsplit
 
 from agentcli.errors import ConfigError, SetupNeeded
 from agentcli.llm.catalog import catalogued_models
 from agentcli.llm.families import BY_PROTOCOL
-from agentcli.llm.provider import PROTOCOLS, built_in, kin, known_providers, protocol_names
+from agentcli.llm.probing import Ask, Facts, begin, facts_of, listed, loaded_at, models_at
+from agentcli.llm.provider import (
+    PROTOCOLS,
+    address_variable,
+    built_in,
+    is_hosted,
+    kin,
+    known_providers,
+    protocol_names,
+)
 from agentcli.llm.short_names import nearest, resolve
 from agentcli.llm.text_tools import TextTools
 from agentcli.llm.traits import Traits, of_model
@@ -21,7 +30,6 @@ from agentcli.llm.wire_protocol import Endpoint, WireProtocol
 from agentcli.settings import DIALECTS, ProviderSettings
 from agentcli.system.programs import find_program
 
-_LOCAL_PROBE_S = 0.2
 _OPEN_FORMAT = "chat_completions"
 _KEY_COMMAND_S = 30
 _SHOWN_OF_STDERR = 400
@@ -51,7 +59,7 @@ class Providers:
         for name, provider in known_providers().items():
             if provider.default_model and self.has_key(name):
                 return f"{name}/{provider.default_model}"
-        if local := next(self.local_models(), None):
+        if local := self._local_default():
             return local
         raise SetupNeeded(
             "no model to work with: no key is set and no local server answers",
@@ -129,10 +137,7 @@ class Providers:
         """Return the endpoint of `provider/model`. Raises ConfigError when its key is missing."""
         provider, _, model = name.partition("/")
         options = self._options(provider)
-        base_url = options.base_url or ""
-        if provider == "openai-chat":
-            base_url = base_url or self._options("openai").base_url or ""
-        base_url = base_url or built_in(provider).base_url
+        base_url = self._address(provider)
         if not base_url and provider not in known_providers():
             raise ConfigError(
                 f"provider {provider} has no base_url",
@@ -157,6 +162,67 @@ class Providers:
             connect_timeout_s=self.connect_timeout_s,
             read_timeout_s=self.read_timeout_s,
         )
+
+    def _address(self, provider: str) -> str:
+        """Return where the provider is; of several addresses, the first at which models are."""
+        first, *others = self._addresses(provider)
+        return _first_answering((first, *others)) if others else first
+
+    def _addresses(self, provider: str) -> Sequence[str]:
+        """Return where the provider may be: what the settings or the environment say, or else its
+        usual addresses. Raises ConfigError for a variable that can't be used."""
+        known, options = built_in(provider), self._options(provider)
+        if provider == "openai-chat" and not options.base_url:
+            options = self._options("openai")
+        if options.base_url:
+            return (options.base_url,)
+        path = urlsplit(known.base_url).path
+        ways: dict[str, Callable[[str], str]] = {**known.address_env}
+        ways[address_variable(provider)] = partial(_with_path, path)
+        for variable, address in ways.items():
+            if value := self.environ.get(variable, "").strip():
+                try:
+                    return (address(value),)
+                except ValueError as error:
+                    raise ConfigError(f"{variable}: {value!r} is not an address") from error
+        return (known.base_url, *known.also_at)
+
+    def begin_asking(self, endpoint: Endpoint) -> None:
+        """Ask the endpoint's server in the background what the model takes, if only it can say."""
+        if asks := self._asks(endpoint.provider, endpoint.base_url):
+            begin(endpoint, asks)
+
+    def facts(self, name: str) -> Facts:
+        """Return what the server of `provider/model` says of it, as far as it was or can be
+        asked."""
+        provider, _, model = name.partition("/")
+        try:
+            base_url = self._address(provider)
+            found = facts_of(base_url, model)
+            may_ask = self._asks(provider, base_url) and not self._options(provider).api_key_command
+            if found is None and may_ask:
+                self.begin_asking(self.endpoint(name))
+                found = facts_of(base_url, model)
+        except ConfigError:
+            return Facts()
+        return found or Facts()
+
+    def window(self, name: str) -> int:
+        """Return the window that the server of `provider/model` says it has, in tokens; 0 if it
+        does not say."""
+        return self.facts(name).window
+
+    def _asks(self, provider: str, base_url: str) -> Sequence[Ask]:
+        """Return the ways to ask the server at `base_url`; none if there is no need to."""
+        known = built_in(provider)
+        if known.ask is not None:
+            return (known.ask,)
+        elsewhere = bool(known.base_url) or not known.protocol
+        if not base_url or is_hosted(base_url) or not elsewhere:
+            return ()
+        kinds = [each.ask for each in known_providers().values() if each.local and each.ask]
+        plain = base_url.startswith("http:")
+        return (listed, *(ask for ask in kinds if ask is not listed and plain))
 
     def renewed(self, endpoint: Endpoint) -> Endpoint | None:
         """Return the endpoint with the key that its command prints now; None if there is no command
@@ -206,16 +272,24 @@ class Providers:
         return {self.environ[name] for name in self.key_variables() if self.environ.get(name)}
 
     def local_models(self) -> Iterator[str]:
-        """Yield full names of the models of local servers that answer within 0.2 s."""
-        addresses = {
-            name: self._options(name).base_url or provider.base_url
-            for name, provider in known_providers().items()
-            if provider.local
-        }
+        """Yield full names of the models of local servers that answer within 0.2 s, except those
+        that can't be talked with."""
+        local = [name for name, provider in known_providers().items() if provider.local]
+        addresses = [(name, address) for name in local for address in self._addresses(name)]
         with ThreadPoolExecutor(len(addresses)) as pool:
-            answers = pool.map(_probe, addresses.values())
-            for name, models in zip(addresses, answers, strict=True):
+            answers = pool.map(models_at, (address for _, address in addresses))
+            for (name, _), models in zip(addresses, answers, strict=True):
                 yield from (f"{name}/{model}" for model in models)
+
+    def _local_default(self) -> str | None:
+        """Return a model of the first local server that answers: one that is in memory, if it
+        says."""
+        models = list(self.local_models())
+        provider = models[0].partition("/")[0] if models else ""
+        ask = built_in(provider).ask
+        loaded = loaded_at(self._address(provider), ask) if ask else ()
+        in_memory = (name for name in models if name.removeprefix(f"{provider}/") in loaded)
+        return next(in_memory, next(iter(models), None))
 
     def _options(self, provider: str) -> ProviderSettings:
         """Return the user's settings for the provider, or else the defaults."""
@@ -289,20 +363,15 @@ def _guess(base_url: str) -> str:
     return "anthropic_messages" if "anthropic" in base_url else "chat_completions"
 
 
-def _probe(base_url: str) -> list[str]:
-    """Return the ids of a local server's models; none when it does not answer in time."""
-    import http.client
+@cache
+def _first_answering(addresses: tuple[str, ...]) -> str:
+    return next((address for address in addresses if models_at(address)), addresses[0])
 
-    address = urlsplit(base_url)
-    try:
-        connection = http.client.HTTPConnection(
-            address.hostname or "127.0.0.1", address.port, timeout=_LOCAL_PROBE_S
-        )
-        connection.request("GET", f"{address.path}/models")
-        answer = json.loads(connection.getresponse().read(1_000_000))
-        return [model["id"] for model in answer["data"]]
-    except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError):
-        return []
+
+def _with_path(path: str, value: str) -> str:
+    """Return an address; one that names only a host gets `path`."""
+    bare = urlsplit(value).path in ("", "/") and "?" not in value
+    return f"{value.rstrip('/')}{path}" if bare else value
 
 
 def _run_key_command(provider: str, command: str) -> str:

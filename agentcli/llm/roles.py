@@ -55,7 +55,7 @@ class Roles:
             names = getattr(settings.models, role)
             chains[role] = [names] if isinstance(names, str) else names
         given = {role: [name for name in names if name] for role, names in chains.items()}
-        catalog = Catalog(settings.prices)
+        catalog = Catalog(settings.prices, registry.window)
         return cls(registry, given, settings.llm, catalog, settings.model.context_tokens)
 
     def chain(self, role: str) -> FallbackChain:
@@ -79,6 +79,7 @@ class Roles:
 
     def _build(self, name: str) -> ModelClient:
         endpoint = replace(self._registry.endpoint(name), images=self._takes_images(name))
+        self._registry.begin_asking(endpoint)
 
         def with_new_key() -> WireProtocol | None:
             nonlocal endpoint

@@ -3,6 +3,7 @@
 Whether a model thinks is up to its chat template. Source: docs.sglang.ai, separate reasoning.
 """
 
+from agentcli.llm.probing import listed
 from agentcli.llm.provider import Provider
 from agentcli.llm.traits import Traits, levels
 
@@ -10,6 +11,7 @@ PROVIDER = Provider(
     protocol="chat_completions",
     title="SGLang",
     base_url="http://127.0.0.1:30000/v1",
+    ask=listed,
     start="python -m sglang.launch_server --model-path MODEL --tool-call-parser PARSER",
     traits=Traits(
         efforts=levels("low medium high", chat_template_kwargs={"enable_thinking": False})

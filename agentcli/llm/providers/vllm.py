@@ -3,6 +3,7 @@
 Whether a model thinks is up to its chat template. Source: docs.vllm.ai, reasoning outputs.
 """
 
+from agentcli.llm.probing import listed
 from agentcli.llm.provider import Provider
 from agentcli.llm.traits import Traits, levels
 
@@ -10,6 +11,7 @@ PROVIDER = Provider(
     protocol="chat_completions",
     title="vLLM",
     base_url="http://127.0.0.1:8000/v1",
+    ask=listed,
     start="vllm serve MODEL --enable-auto-tool-choice --tool-call-parser PARSER",
     traits=Traits(
         efforts=levels("low medium high", chat_template_kwargs={"enable_thinking": False})

@@ -1,0 +1,221 @@
+"""What a server says of itself: which models it has, and how much one takes as it is loaded.
+
+Only local servers are asked, and hosts that are not known to be a provider's: for the models of the
+others there is the catalogue. A server that is slow, or answers something else, has said nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit, urlunsplit
+
+if TYPE_CHECKING:
+    import httpx2
+
+    from agentcli.llm.wire_protocol import Endpoint
+
+_DISCOVERY_S = 0.2
+_LIMIT_S = 1.0
+"""For each of two or three small answers, while the SDK is being imported."""
+_PATIENCE_S = 3.0
+"""The longest wait for all answers of a server."""
+_LARGEST = 4_000_000
+log = logging.getLogger(__name__)
+_NO_CHAT = re.compile(
+    r"embed|rerank|(^|[/_-])(bge|gte|e5|minilm|tts|whisper)[/_.-]|whisper|moderation|dall-e|-image"
+    r"|transcri|-ocr(-|$)",
+    re.IGNORECASE,
+)
+_WINDOWS = ("max_model_len", "context_length", "context_window", "max_context_length")
+"""Members of an entry in a list of models: of vLLM and SGLang; OpenRouter, Together and Fireworks;
+Groq; Mistral."""
+_MORE_WINDOWS = ("max_input_tokens", "inputTokenLimit")
+"""The same of Anthropic and Google."""
+
+_SAY_MORE = (None, "llamacpp", "library", "organization_owner")
+"""Owners of models by the lists of llama.cpp, Ollama and LM Studio."""
+
+Get = Callable[[str], Any]
+"""Returns the JSON at a path of the server, or None. A path that begins with `/` is below the host,
+any other below the base URL. Raises OSError if the server does not answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a server says of one model, as far as it does."""
+
+    window: int = 0
+    """Tokens that the model takes as it is loaded; 0: not known."""
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    """Of the traits."""
+    told: str = ""
+    """What people should know of it, in one line."""
+    loaded: Sequence[str] = ()
+    """The ids of all models that are in memory."""
+    may_change: bool = False
+    """Whether the model is not in memory yet, so that there is more to learn later."""
+
+
+Ask = Callable[[Get, str], Facts | None]
+"""Asks a kind of server about a model; None: it is not of that kind."""
+
+
+def chats(model: str, kind: object = None) -> bool:
+    """Whether a model can be talked with, by its id and what the server calls its kind."""
+    return kind not in ("embedding", "embeddings", "rerank") and not _NO_CHAT.search(model)
+
+
+def entries(listing: object, member: str = "data") -> list[Mapping[str, Any]]:
+    """Return the entries of a list of models; none if it is something else."""
+    found = listing.get(member) if isinstance(listing, Mapping) else None
+    return [each for each in found or () if isinstance(each, Mapping)]
+
+
+def entry_of(model: str, found: Sequence[Mapping[str, Any]], *names: str) -> Mapping[str, Any]:
+    """Return the entry whose `names` include the model's id, of which Ollama lets `:latest` be left
+    out; empty if there is none."""
+    wanted = {model, f"{model}:latest"}
+    return next((each for each in found if wanted & {each.get(name) for name in names}), {})
+
+
+def size(entry: Mapping[str, Any], *names: str) -> int:
+    """Return the first of the numbers in `entry` under `names`; 0 if there is none."""
+    numbers = (entry.get(name) for name in names)
+    return next((n for n in numbers if isinstance(n, int) and n > 0), 0)
+
+
+def window_of(entry: Mapping[str, Any]) -> int:
+    """Return the window that an entry in a list of models gives; 0 if it gives none."""
+    return size(entry, *_WINDOWS, *_MORE_WINDOWS)
+
+
+def listed(get: Get, model: str) -> Facts | None:
+    """Ask a server whose list of models has their windows; None if it may be one that says more
+    elsewhere."""
+    entry = entry_of(model, entries(get("models")), "id")
+    window = window_of(entry)
+    return Facts(window) if window or entry.get("owned_by") not in _SAY_MORE else None
+
+
+def models_at(base_url: str) -> list[str]:
+    """Return the ids of a local server's models; none when it does not answer in time."""
+    try:
+        return [
+            each["id"]
+            for each in entries(_discover(base_url)("models"))
+            if isinstance(each.get("id"), str) and chats(each["id"], each.get("type"))
+        ]
+    except OSError:
+        return []
+
+
+def loaded_at(base_url: str, ask: Ask) -> Sequence[str]:
+    """Return the ids of the models that a local server has in memory; none if it does not say."""
+    try:
+        facts = ask(_discover(base_url), "")
+    except OSError:
+        return ()
+    return facts.loaded if facts else ()
+
+
+def _discover(base_url: str) -> Get:
+    """Return a way to ask a local server that needs no HTTP library."""
+    import http.client
+
+    address = urlsplit(base_url)
+
+    def get(path: str) -> Any:
+        connection = http.client.HTTPConnection(
+            address.hostname or "127.0.0.1", address.port, timeout=_DISCOVERY_S
+        )
+        try:
+            connection.request("GET", path if path[0] == "/" else f"{address.path}/{path}")
+            return json.loads(connection.getresponse().read(_LARGEST))
+        except http.client.HTTPException as error:
+            raise OSError(str(error)) from error
+        except ValueError:
+            return None
+        finally:
+            connection.close()
+
+    return get
+
+
+_asked: dict[tuple[str, str], Future[Facts]] = {}
+_lock = threading.Lock()
+
+
+def begin(endpoint: Endpoint, asks: Sequence[Ask]) -> Future[Facts]:
+    """Ask an endpoint of its model in the background, in each way of `asks` until one fits; once in
+    this process, unless the model is not in memory yet."""
+    key = endpoint.base_url, endpoint.model
+    with _lock:
+        before = _asked.get(key)
+        if before is not None and not (before.done() and before.result().may_change):
+            return before
+        future = _asked[key] = Future[Facts]()
+    threading.Thread(target=_ask, args=(future, endpoint, asks), daemon=True).start()
+    return future
+
+
+def facts_of(base_url: str, model: str) -> Facts | None:
+    """Return what the server said, for which this may wait a little; None if it was not asked."""
+    future = _asked.get((base_url, model))
+    if future is None:
+        return None
+    try:
+        return future.result(_PATIENCE_S)
+    except TimeoutError:
+        return Facts()
+
+
+def _ask(future: Future[Facts], endpoint: Endpoint, asks: Sequence[Ask]) -> None:
+    facts = Facts()
+    try:
+        with _client(endpoint) as client:
+            get = _getter(client, endpoint)
+            found = (ask(get, endpoint.model) for ask in asks)
+            facts = next((each for each in found if each is not None), facts)
+    except Exception:
+        # Whatever a server answers, the work goes on as if it had not been asked.
+        log.debug("%s was asked in vain", endpoint.base_url, exc_info=True)
+    finally:
+        future.set_result(facts)
+
+
+def _client(endpoint: Endpoint) -> httpx2.Client:
+    from agentcli.llm.bounded_http import http_client
+    from agentcli.llm.wire_protocol import ReplySize
+
+    hurried = replace(endpoint, connect_timeout_s=_LIMIT_S, read_timeout_s=_LIMIT_S)
+    return http_client(hurried, ReplySize(_LARGEST))
+
+
+def _getter(client: httpx2.Client, endpoint: Endpoint) -> Get:
+    import httpx2
+
+    address = urlsplit(endpoint.base_url)
+    # Anthropic's clients append the version themselves.
+    below = address.path.rstrip("/") or "/v1"
+    key = {"authorization": f"Bearer {endpoint.api_key}"} if endpoint.api_key else {}
+
+    def get(path: str) -> Any:
+        path, _, query = path.partition("?")
+        whole = path if path[0] == "/" else f"{below}/{path}"
+        url = urlunsplit((*address[:2], whole, query or address.query, ""))
+        try:
+            answer = client.get(url, headers={**key, **endpoint.headers})
+            return answer.json() if answer.status_code == httpx2.codes.OK else None
+        except httpx2.HTTPError as error:
+            raise OSError(str(error)) from error
+        except ValueError:
+            return None
+
+    return get
