@@ -77,8 +77,8 @@ MAY_IMPORT = {
         *("agent", "errors", "events", "interrupts", "sandbox", "sessions", "shell", "system"),
     },
     "mcp": {
-        *("errors", "events", "interrupts", "llm", "messages", "sandbox", "settings", "shell"),
-        *("system", "tools"),
+        *("errors", "events", "interrupts", "llm", "messages", "plain_schemas", "sandbox"),
+        *("settings", "shell", "system", "tools"),
     },
     "replay": {"errors", "events", "files", "security", "sessions"},
     "page": {"events", "evidence", "memory", "ui"},

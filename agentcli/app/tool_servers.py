@@ -62,13 +62,18 @@ def session_tools(
     tools = list(_enabled_tools(settings))
     if servers is None:
         return ToolCollection(offered(tools), context)
-    from agentcli.mcp.tools import server_tools
+    from agentcli.mcp.tools import SessionTools
 
     servers.wait()
     window = settings.model.context_tokens or Catalog(settings.prices).context_tokens(model)
     most = window * settings.tools.mcp_schema_share
-    more = server_tools(servers, most)
-    return ToolCollection(offered([*tools, *more]), context)
+    of_servers = SessionTools(servers, most)
+
+    def later(name: str) -> Tool[Any] | None:
+        found = of_servers.later(name)
+        return next(iter(offered([found])), None) if found is not None else None
+
+    return ToolCollection(offered([*tools, *of_servers.at_start()]), context, later)
 
 
 def report_servers(opened: OpenSession) -> None:

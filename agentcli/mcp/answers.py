@@ -53,3 +53,7 @@ class ServerFeatures:
     tools: Sequence[ServerTool] = ()
     prompts: Sequence[ServerPrompt] = ()
     resources: Sequence[ServerResource] = ()
+    may_change: bool = False
+    """Whether the server tells when its tools change."""
+    unfit: Sequence[tuple[str, str]] = ()
+    """Tools that can't be used, each with the reason."""

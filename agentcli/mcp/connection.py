@@ -10,6 +10,7 @@ import re
 import threading
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,7 +23,8 @@ from pydantic import ValidationError
 from agentcli import __version__
 from agentcli.errors import ToolError
 from agentcli.mcp import content
-from agentcli.mcp.answers import Answer, ServerFeatures
+from agentcli.mcp.answers import Answer, ServerFeatures, ServerTool
+from agentcli.mcp.fitting import Fitting, UnknownVersion
 from agentcli.mcp.http_transport import http_streams
 from agentcli.mcp.plan import ServerPlan, StdioServer
 from agentcli.mcp.stdio_transport import stdio_streams
@@ -55,6 +57,9 @@ class Connection:
         self._workspace = workspace
         self._health = Health()
         self._session: ClientSession | None = None
+        self._fitting: Fitting | None = None
+        self.has_changed = False
+        """Whether the server's tools are others than those in `features`."""
 
     @property
     def alive(self) -> bool:
@@ -71,7 +76,7 @@ class Connection:
             await self._connected()
         except Exception as error:
             # This may be anything, such as a SubprocessError of a sandbox that can't be set up.
-            self._fault = self._health.fault or _in_words(error)
+            self._fault = self._fault or self._health.fault or _in_words(error)
         finally:
             self._session = None
             self.settled.set()
@@ -97,7 +102,17 @@ class Connection:
                 progress_callback=tell,
             )
         )
+        await self.renew()
         return content.tool_answer(result)
+
+    async def renew(self) -> None:
+        """List the server's tools again if it has said that they changed. If that fails, they stay
+        as they were."""
+        if self.has_changed:
+            self.has_changed = False
+            with suppress(ToolError):
+                tools, unfit = await self._answered(self._tools)
+                self.features = replace(self.features, tools=tools, unfit=unfit)
 
     async def read_resource(self, uri: str) -> Answer:
         """Read a resource. Raises ToolError."""
@@ -119,27 +134,65 @@ class Connection:
             if isinstance(transport, StdioServer)
             else http_streams(transport, self.plan.timeout_s, self._health)
         )
-        async with (
-            streams as (read, write),
-            ClientSession(
-                read,
-                write,
+        async with streams as pair:
+            self._fitting = Fitting(pair, self._note_change)
+            session = ClientSession(
+                dispatcher=self._fitting,
                 read_timeout_seconds=self.plan.timeout_s,
                 list_roots_callback=self._roots,
                 client_info=types.Implementation(name="agent", version=__version__),
-            ) as session,
-        ):
-            with anyio.move_on_after(self.plan.start_timeout_s) as limit:
-                await _handshake(session)
-                self.features = await _features(session, self.plan)
-            if limit.cancelled_caught:
-                limit_s = f"{self.plan.start_timeout_s:g}"
-                self._fault = f"it did not answer within {limit_s} s"
-                return
-            self._session = session
-            self.was_ready = True
-            self.settled.set()
-            await self._health.ended.wait()
+            )
+            async with session:
+                with anyio.move_on_after(self.plan.start_timeout_s) as limit:
+                    try:
+                        await _handshake(session)
+                        self.features = await self._everything(session)
+                    except Exception as error:
+                        # Before the end of the connection, which would hide why it ended.
+                        self._fault = self._health.fault or _in_words(error)
+                        return
+                if limit.cancelled_caught:
+                    limit_s = f"{self.plan.start_timeout_s:g}"
+                    self._fault = f"it did not answer within {limit_s} s"
+                    return
+                self._session = session
+                self.was_ready = True
+                self.settled.set()
+                await self._health.ended.wait()
+
+    def _note_change(self) -> None:
+        self.has_changed = True
+
+    async def _everything(self, session: ClientSession) -> ServerFeatures:
+        """Ask the server for all that it offers. Raises MCPError if it can't list its tools."""
+        can = session.server_capabilities or types.ServerCapabilities()
+        info = session.server_info
+        tools, unfit = ([], ()) if can.tools is None else await self._tools(session)
+        prompts: Sequence[types.Prompt] = ()
+        resources: Sequence[types.Resource] = ()
+        # Some servers announce prompts or resources that they don't have.
+        with suppress(MCPError):
+            if can.prompts is not None:
+                prompts = (await session.list_prompts()).prompts
+        with suppress(MCPError):
+            if can.resources is not None:
+                resources = (await session.list_resources()).resources
+        return ServerFeatures(
+            f"{info.name} {info.version}".strip() if info else "",
+            tools,
+            list(content.prompts(prompts[:MOST_TOOLS])),
+            list(content.resources(resources[:MOST_TOOLS])),
+            may_change=bool(can.tools and can.tools.list_changed),
+            unfit=unfit,
+        )
+
+    async def _tools(
+        self, session: ClientSession
+    ) -> tuple[list[ServerTool], Sequence[tuple[str, str]]]:
+        """Return the server's tools that are wanted, and those that can't be used."""
+        assert self._fitting is not None
+        found = content.tools(await _all_tools(session))
+        return [tool for tool in found if self.plan.includes(tool.name)], self._fitting.unfit
 
     async def _roots(self, context: ClientRequestContext) -> types.ListRootsResult:
         return types.ListRootsResult(roots=[types.Root(uri=self._workspace.as_uri())])
@@ -180,8 +233,12 @@ def _in_words(error: Exception) -> str:
         error = error.exceptions[0]
     if isinstance(error, OSError):
         return f"it can't be started: {error.strerror or error}"
+    if isinstance(error, UnknownVersion):
+        return str(error)
     if isinstance(error, MCPError):
-        return f"it refused: {error.message}"
+        known = error.data.get("supported") if isinstance(error.data, dict) else None
+        versions = f" (it knows {', '.join(map(str, known))})" if isinstance(known, list) else ""
+        return f"it refused: {error.message}{versions}"
     return f"it violated the protocol ({type(error).__name__})"
 
 
@@ -195,38 +252,20 @@ async def _handshake(session: ClientSession) -> None:
         await session.discover()
 
 
-async def _features(session: ClientSession, plan: ServerPlan) -> ServerFeatures:
-    """Ask the server for everything that it offers. Raises MCPError if it can't list its tools."""
-    can = session.server_capabilities or types.ServerCapabilities()
-    info = session.server_info
-    tools = [] if can.tools is None else await _all_tools(session)
-    offered = [tool for tool in content.tools(tools) if plan.includes(tool.name)]
-    prompts: Sequence[types.Prompt] = ()
-    resources: Sequence[types.Resource] = ()
-    # Some servers announce prompts or resources that they don't have.
-    with suppress(MCPError):
-        if can.prompts is not None:
-            prompts = (await session.list_prompts()).prompts
-    with suppress(MCPError):
-        if can.resources is not None:
-            resources = (await session.list_resources()).resources
-    return ServerFeatures(
-        f"{info.name} {info.version}".strip() if info else "",
-        offered,
-        list(content.prompts(prompts[:MOST_TOOLS])),
-        list(content.resources(resources[:MOST_TOOLS])),
-    )
-
-
 async def _all_tools(session: ClientSession) -> list[types.Tool]:
+    """Raises MCPError; but a server without a method for tools just has none."""
     found: list[types.Tool] = []
     cursor: str | None = None
-    for _ in range(MOST_PAGES):
-        page = await session.list_tools(params=types.PaginatedRequestParams(cursor=cursor))
-        found += page.tools
-        cursor = page.next_cursor
-        if cursor is None or len(found) >= MOST_TOOLS:
-            break
+    try:
+        for _ in range(MOST_PAGES):
+            page = await session.list_tools(params=types.PaginatedRequestParams(cursor=cursor))
+            found += page.tools
+            cursor = page.next_cursor
+            if cursor is None or len(found) >= MOST_TOOLS:
+                break
+    except MCPError as error:
+        if error.code != types.METHOD_NOT_FOUND:
+            raise
     return found[:MOST_TOOLS]
 
 

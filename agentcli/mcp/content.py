@@ -1,4 +1,5 @@
-"""Convert the SDK's types to ours. Importing this module loads the SDK."""
+"""Convert the SDK's types to ours, in the forms that `fitting.py` gives them. Importing this module
+loads the SDK."""
 
 from __future__ import annotations
 
@@ -14,17 +15,13 @@ def tool_answer(result: types.CallToolResult) -> Answer:
     """Convert a tool's result. Structured data becomes the text if there is nothing else."""
     text, images = _rendered(result.content)
     structured = result.structured_content
-    if structured is not None and not isinstance(structured, dict):
-        structured = {"result": structured}
     if not text.strip() and not images and structured is not None:
         text = json.dumps(structured, ensure_ascii=False, indent=1)
     return Answer(text, images, structured, error=bool(result.is_error))
 
 
 def resource_answer(result: types.ReadResourceResult) -> Answer:
-    text, images = _rendered(
-        types.EmbeddedResource(type="resource", resource=each) for each in result.contents
-    )
+    text, images = _rendered(result.contents)
     return Answer(text, images)
 
 
@@ -44,48 +41,28 @@ def _rendered(blocks: Iterable[object]) -> tuple[str, tuple[str, ...]]:
     images: list[str] = []
     for block in blocks:
         match block:
-            case types.TextContent(text=text):
+            case types.TextContent(text=text) | types.TextResourceContents(text=text):
                 texts.append(text)
             case types.ImageContent(data=data, mime_type=kind):
                 images.append(f"data:{kind};base64,{data}")
-            case types.AudioContent(data=data, mime_type=kind):
-                texts.append(f"[audio ({kind}), {_size(data)}, is not played]")
-            case types.ResourceLink(uri=uri, name=name):
-                texts.append(f"[resource {uri}: {name}]")
-            case types.EmbeddedResource(resource=types.TextResourceContents(text=text)):
-                texts.append(text)
-            case types.EmbeddedResource(resource=types.BlobResourceContents() as blob):
-                kind = blob.mime_type or "unknown"
-                if kind.startswith("image/"):
-                    images.append(f"data:{kind};base64,{blob.blob}")
-                else:
-                    texts.append(f"[{blob.uri} ({kind}), {_size(blob.blob)}, is not shown]")
-            case _:
-                texts.append("[content of an unknown kind]")
+            case types.BlobResourceContents(blob=data, mime_type=kind):
+                images.append(f"data:{kind};base64,{data}")
     return "\n".join(texts), tuple(images)
-
-
-def _size(encoded: str) -> str:
-    return f"{len(encoded) * 3 // 4:,} bytes"
 
 
 def tools(found: Iterable[types.Tool]) -> Iterator[ServerTool]:
     for tool in found:
-        hints = tool.annotations
-        yield ServerTool(
-            tool.name,
-            tool.description or tool.title or "",
-            dict(tool.input_schema),
-            read_only=bool(hints and hints.read_only_hint),
-        )
+        reads = bool(tool.annotations and tool.annotations.read_only_hint)
+        schema = dict(tool.input_schema)
+        yield ServerTool(tool.name, tool.description or "", schema, read_only=reads)
 
 
 def prompts(found: Iterable[types.Prompt]) -> Iterator[ServerPrompt]:
     for prompt in found:
         arguments = [(each.name, bool(each.required)) for each in prompt.arguments or ()]
-        yield ServerPrompt(prompt.name, prompt.description or prompt.title or "", arguments)
+        yield ServerPrompt(prompt.name, prompt.description or "", arguments)
 
 
 def resources(found: Iterable[types.Resource]) -> Iterator[ServerResource]:
     for resource in found:
-        yield ServerResource(str(resource.uri), resource.name, resource.description or "")
+        yield ServerResource(resource.uri, resource.name, resource.description or "")

@@ -20,6 +20,7 @@ from agentcli.errors import ToolError
 from agentcli.llm.lazy_sdk import make_lazy
 from agentcli.mcp.answers import Answer, ServerFeatures
 from agentcli.mcp.plan import ServerPlan
+from agentcli.mcp.schemas import one_line
 
 if TYPE_CHECKING:
     from anyio.from_thread import BlockingPortal
@@ -30,6 +31,7 @@ _TICK_S = 0.1
 _LOADING_S = 30.0
 """Seconds for loading the SDK on a busy machine, on top of the time a server has to start."""
 _END_S = 3.0
+_MOST_NAMED = 5
 _MOST_PROGRESS = 20
 """Most lines of progress that wait to be shown; if a server sends more, the newest are kept."""
 
@@ -79,10 +81,15 @@ class ToolServers:
                 self._settle(server, server.plan.start_timeout_s + _END_S - spent)
 
     def faults(self) -> Iterator[str]:
-        """Yield a line about each server that is left out."""
+        """Yield a line about each server that is left out, and one about tools of another."""
         for server in self._servers.values():
             if server.left_out:
                 yield f"the tool server {server.plan.name} is left out: {server.left_out}"
+            elif server.connection is not None and (unfit := server.connection.features.unfit):
+                named = [f"{one_line(name)} ({why})" for name, why in unfit[:_MOST_NAMED]]
+                named += [f"{len(unfit) - _MOST_NAMED} more"] * (len(unfit) > _MOST_NAMED)
+                listed = ", ".join(named)
+                yield f"of the tools of the server {server.plan.name}, these are left out: {listed}"
 
     def has(self, name: str) -> bool:
         return name in self._servers
@@ -104,6 +111,13 @@ class ToolServers:
             else:
                 state = "ready" if connection.alive else f"ended: {connection.why_not}"
                 yield server.plan, state, connection.features
+
+    def renew(self) -> None:
+        """Take over the tools of the servers that said that these changed."""
+        for server in self._servers.values():
+            connection = server.connection
+            if connection is not None and connection.has_changed and self._portal is not None:
+                self._portal.call(connection.renew)
 
     def call(
         self,

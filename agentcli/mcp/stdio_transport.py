@@ -7,6 +7,7 @@ message and passes on the environment. Ours sets limits, as the program may be u
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 from asyncio.subprocess import PIPE, Process
@@ -29,6 +30,9 @@ _CHUNK = 65_536
 _STDERR_KEPT = 4_000
 _GRACE_S = 0.5
 """Seconds from the end of the program's input to SIGTERM, and from there to SIGKILL."""
+_START = 100
+"""Bytes at the start of a line within which a message says that it is one."""
+_ANSWERS = (types.JSONRPCResponse, types.JSONRPCError)
 _COST_OF_MESSAGE = 1_000
 """Bytes that each unrequested message counts for, in addition to its length."""
 
@@ -99,14 +103,14 @@ async def _read(
             elif len(buffer) > MOST_BYTES:
                 health.fault = f"it sent a message of more than {MOST_BYTES / 1e6:.0f} MB"
             for line in filter(None, (bytes(each).strip() for each in lines)):
-                message = _parsed(line, health)
-                answers = isinstance(message, types.JSONRPCResponse | types.JSONRPCError)
+                messages = _parsed(line, health)
+                answers = [m for m in messages if isinstance(m, _ANSWERS)]
                 unasked = 0 if answers else unasked + len(line) + _COST_OF_MESSAGE
                 if unasked > MOST_UNASKED:
                     health.fault = "it sent far more than anybody asked for"
                 if health.fault:
                     break
-                if message is not None:
+                for message in messages:
                     await to_session.send(SessionMessage(message))
     except (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
         pass
@@ -116,14 +120,43 @@ async def _read(
         to_session.close()
 
 
-def _parsed(line: bytes, health: Health) -> types.JSONRPCMessage | None:
-    """Parse a message; None if it is none, as some programs print text for people."""
+def _parsed(line: bytes, health: Health) -> list[types.JSONRPCMessage]:
+    """Return the messages in a line; none if it has none, as many programs print text, values and
+    logs there, of their own or of libraries."""
     try:
-        return types.jsonrpc_message_adapter.validate_json(line, by_name=False)
-    except ValidationError as error:
-        if line.startswith(b"{") and any(each["type"] == "json_invalid" for each in error.errors()):
+        found = json.loads(line.decode("utf-8", "replace").lstrip("\ufeff"))
+    except (ValueError, RecursionError):
+        if line.startswith(b"{") and b'"jsonrpc"' in line[:_START]:
             health.fault = "it sent a broken message"
+        return []
+    messages = []
+    for each in found if isinstance(found, list) else [found]:
+        with suppress(ValidationError):
+            messages.append(types.jsonrpc_message_adapter.validate_python(_message(each)))
+    return messages
+
+
+def _message(found: object) -> object:
+    """Return a value in the form of a message, if it is meant to be one."""
+    if not isinstance(found, dict) or not ({"jsonrpc", "id"} & found.keys()):
         return None
+    message = {**found, "jsonrpc": "2.0"}
+    if isinstance(number := message.get("id"), float):
+        message["id"] = int(number)
+    if (error := message.pop("error", None)) is not None:
+        given = error if isinstance(error, dict) else {"message": error}
+        code, said = given.get("code"), given.get("message")
+        message["error"] = {
+            **given,
+            "code": code if isinstance(code, int) else types.INTERNAL_ERROR,
+            "message": said if isinstance(said, str) else json.dumps(said or given),
+        }
+        message.pop("result", None)
+    elif "result" in message and not isinstance(message["result"], dict):
+        message["result"] = {"content": message["result"]}
+    if message.get("params", {}) is None:
+        del message["params"]
+    return message
 
 
 async def _write(

@@ -46,14 +46,21 @@ def rule_patterns() -> Mapping[str, Pattern]:
 
 
 class ToolCollection:
-    """The tools of a session. Raises ValueError when two tools have the same name."""
+    """The tools of a session. `later` finds one that came to be during the session. Raises
+    ValueError when two tools have the same name."""
 
-    def __init__(self, tools: Iterable[Tool[Any]], context: ToolContext) -> None:
+    def __init__(
+        self,
+        tools: Iterable[Tool[Any]],
+        context: ToolContext,
+        later: Callable[[str], Tool[Any] | None] = lambda name: None,
+    ) -> None:
         self._tools: dict[str, Tool[Any]] = {}
         for tool in tools:
             if self._tools.setdefault(tool.name, tool) is not tool:
                 raise ValueError(f"two tools are named {tool.name!r}")
         self._context = context
+        self._later = later
         self._permitted: Path | None = None
 
     def schemas(self) -> tuple[ToolSchema, ...]:
@@ -180,10 +187,11 @@ class ToolCollection:
         return self._tools.get(metadata.function_name)
 
     def _validate(self, name: str, raw: str) -> tuple[Tool[Any], ToolArguments]:
-        tool = self._tools.get(name)
+        tool = self._tools.get(name) or self._later(name)
         if tool is None:
             known = ", ".join(tool.name for tool in self._tools.values() if tool.offered)
             raise ToolError(f"There is no tool {name!r}. The tools are: {known}.")
+        self._tools.setdefault(name, tool)
         try:
             values = json.loads(raw or "{}")
         except (ValueError, RecursionError) as error:

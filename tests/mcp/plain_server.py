@@ -33,8 +33,26 @@ def note(text: str) -> None:
             file.write(f"{text}\n")
 
 
+NOISE = """\ufeffListening…
+{ port: 3000, mode: 'stdio' }
+{'port': 3000}
+{"level": "info", "message": "started"}
+[INFO] started {
+["a", {"b": 1}]
+{
+}
+[1]
+null
+"jsonrpc"
+{"id": 1}
+DEBUG {"jsonrpc": "2.0", "id": 1, "resu
+"""
+
+
 def send(message: dict) -> None:
-    sys.stdout.write(json.dumps(message) + "\n")
+    if MODE == "odd":
+        sys.stdout.write(NOISE)
+    sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
     sys.stdout.flush()
 
 
@@ -61,6 +79,18 @@ TOOLS = [
     tool("bash", "Another bash."),
     tool("odd.name/with signs", "Has a name that no provider takes."),
 ]
+if MODE == "odd":
+    hints = {"readOnlyHint": "yes"}
+    TOOLS = [
+        {"name": "bare"},
+        {"name": "listed", "inputSchema": []},
+        {"inputSchema": {}},
+        None,
+        {**tool("give", result={"type": "any"}), "annotations": hints, "description": None},
+        {"name": "loose", "inputSchema": {"properties": [{"name": "a b"}], "required": "a b"}},
+    ]
+if MODE == "changing":
+    TOOLS = [tool("sign_in", "Signs in.")]
 if COUNT:
     TOOLS = [
         tool(f"job_{n}", f"Does the work of kind {n} for customers.", customer=TEXT, amount=TEXT)
@@ -118,13 +148,23 @@ def call(request: dict) -> dict | None:
         case "slow":
             threading.Thread(target=slow, args=[params], daemon=True).start()
             return None
-    return text(f"called {params['name']} with {json.dumps(arguments)}")
+    return call_of_odd(params["name"], arguments)
+
+
+def call_of_odd(name: str, arguments: dict) -> dict:
+    if name == "give":
+        return arguments["result"]
+    if name == "sign_in":
+        TOOLS.append(tool("orders", "Lists orders.", customer=TEXT))
+        send({"method": "notifications/tools/list_changed"})
+        return text("signed in")
+    return text(f"called {name} with {json.dumps(arguments)}")
 
 
 def slow(params: dict) -> None:
     token = params.get("_meta", {}).get("progressToken")
     progress = {"progressToken": token, "progress": 1, "total": 2, "message": "half way"}
-    send({"jsonrpc": "2.0", "method": "notifications/progress", "params": progress})
+    send({"method": "notifications/progress", "params": progress})
 
 
 RESOURCES = [{"uri": "notes://today", "name": "today", "description": "What is to be done."}]
@@ -140,9 +180,14 @@ PROMPTS = [
 def answer(request: dict) -> dict | None:
     match request["method"]:
         case "initialize":
+            asked = request["params"]["protocolVersion"]
+            if MODE == "odd":
+                able: dict = {"tools": None}
+                return {"protocolVersion": asked, "capabilities": able, "serverInfo": {"name": "x"}}
+            able = {"tools": {"listChanged": MODE == "changing"}, "resources": {}, "prompts": {}}
             return {
-                "protocolVersion": request["params"]["protocolVersion"],
-                "capabilities": {"tools": {}, "resources": {}, "prompts": {}},
+                "protocolVersion": "2099-01-01" if MODE == "future" else asked,
+                "capabilities": able,
                 "serverInfo": {"name": "plain", "version": "1"},
             }
         case "tools/list":
@@ -180,7 +225,8 @@ def main() -> None:
         request = json.loads(line)
         note(request["method"])
         if "id" in request and (result := answer(request)) is not None:
-            send({"jsonrpc": "2.0", "id": request["id"], "result": result})
+            send({"id": request["id"], "result": result})
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -72,6 +72,8 @@ def _print(name: str, state: str, features: ServerFeatures | None) -> None:
     print(printable(f"{name}: {state} ({features.title})", multiline=False))
     for tool in features.tools:
         _row("tool", tool.name, tool.description)
+    for tool_name, why in features.unfit:
+        _row("left out", tool_name, why)
     for prompt in features.prompts:
         _row("prompt", f"/mcp__{name}__{prompt.name}", prompt.description)
     for resource in features.resources:
