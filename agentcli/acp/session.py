@@ -37,7 +37,6 @@ from agentcli.app.open_session import OpenSession
 from agentcli.app.policy.session_policy import SessionPolicy
 from agentcli.errors import AgentError, ConfigError, TurnInterrupted
 from agentcli.events.progress import Notice
-from agentcli.llm.catalog import Catalog
 from agentcli.llm.roles import Roles
 from agentcli.security.trust import Fingerprint, TrustState
 from agentcli.sessions.search.finder import exists
@@ -234,7 +233,7 @@ class EditorSession:
 
     def _window(self, model: str) -> int:
         settings = self.builder.settings
-        return settings.model.context_tokens or Catalog(settings.prices).context_tokens(model)
+        return settings.model.context_tokens or self.builder.catalog().context_tokens(model)
 
     # --- settings
 

@@ -55,6 +55,7 @@ from agentcli.files.written_places import written_places
 from agentcli.hooks.session_hooks import SessionHooks
 from agentcli.interrupts import shield
 from agentcli.knowledge.knowledge import Knowledge
+from agentcli.llm.catalog import Catalog
 from agentcli.llm.registry import Providers
 from agentcli.llm.roles import Roles
 from agentcli.logs import log_to
@@ -141,6 +142,10 @@ class AgentBuilder:
         )
         redactor.learn(*registry.keys())
         return registry
+
+    def catalog(self) -> Catalog:
+        """Return the windows and prices of models."""
+        return Catalog(self.settings.prices, self.registry().window)
 
     def prepare(self, folder: Path | None = None) -> Prepared:
         """Prepare a new session, in `folder` if given, before anything of it is on disk. Raises
@@ -297,7 +302,7 @@ class AgentBuilder:
             self.settings,
             context,
             servers,
-            main.model,
+            models,
             lambda every: agents.offered([*every, *self.more_tools], allows),
         )
         schemas = stored_schemas(system_message) if system_message else tools.schemas()

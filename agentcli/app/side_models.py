@@ -14,7 +14,6 @@ from agentcli.events.observations import (
     TextMergedObservation,
 )
 from agentcli.events.progress import Status
-from agentcli.llm.catalog import Catalog
 from agentcli.memory.building import ModelNames, build_memory
 from agentcli.memory.memory import Memory
 from agentcli.messages import Message, Reply, Request, ToolSchema
@@ -62,7 +61,7 @@ class SideModels:
     ) -> Memory:
         """Build the session's memory, which has older work summed up (`limit_results`: see Memory).
         Raises ConfigError for settings that are not possible."""
-        names, catalog = _names(self.settings, self.models), Catalog(self.settings.prices)
+        names, catalog = _names(self.settings, self.models), self.models.catalog
         memory, record = self.settings.memory, self.session.emit
         return build_memory(memory, schemas, names, catalog, self._sum_up, record, limit_results)
 
@@ -104,7 +103,7 @@ class SideModels:
 
 def check_memory(settings: Settings, models: Roles) -> None:
     """Raise ConfigError for settings of the memory that are not possible."""
-    build_memory(settings.memory, (), _names(settings, models), Catalog(settings.prices), None)
+    build_memory(settings.memory, (), _names(settings, models), models.catalog, None)
 
 
 def _names(settings: Settings, models: Roles) -> ModelNames:

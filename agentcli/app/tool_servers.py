@@ -13,7 +13,7 @@ from agentcli.errors import ConfigError
 from agentcli.events import Source
 from agentcli.events.actions import MessageAction
 from agentcli.events.progress import Notice, Status
-from agentcli.llm.catalog import Catalog
+from agentcli.llm.roles import Roles
 from agentcli.sessions.session import Session
 from agentcli.settings import Settings, named_servers
 from agentcli.tools.base import Tool, ToolContext
@@ -54,18 +54,18 @@ def session_tools(
     settings: Settings,
     context: ToolContext,
     servers: ToolServers | None,
-    model: str,
+    models: Roles,
     offered: Callable[[Iterable[Tool[Any]]], Iterable[Tool[Any]]],
 ) -> ToolCollection:
-    """Return those tools of a session, including its servers', that `offered` lets through. `model`
-    is the one that is told of them."""
+    """Return those tools of a session, including its servers', that `offered` lets through. The
+    main one of `models` is told of them."""
     tools = list(_enabled_tools(settings))
     if servers is None:
         return ToolCollection(offered(tools), context)
     from agentcli.mcp.tools import SessionTools
 
     servers.wait()
-    window = settings.model.context_tokens or Catalog(settings.prices).context_tokens(model)
+    window = models.window(models.chain("main").model)
     most = window * settings.tools.mcp_schema_share
     of_servers = SessionTools(servers, most)
 

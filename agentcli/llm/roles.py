@@ -37,7 +37,7 @@ class Roles:
         ConfigError for a model of an unknown provider."""
         self._registry = registry
         self._settings = settings
-        self._catalog = catalog
+        self.catalog = catalog
         self._context_tokens = context_tokens
         self._chains = {
             role: list(dict.fromkeys(registry.full_name(name) for name in names))
@@ -65,17 +65,19 @@ class Roles:
         if role not in self._built:
             chain = self._chains.get(role) or self._chains["main"]
             vision = self._chains.get("vision", [])
-            router = Router(chain, vision, self._takes_images, cache(self._window))
+            router = Router(chain, vision, self._takes_images, cache(self.window))
             self._built[role] = FallbackChain(chain[0], cache(self._build), router)
         return self._built[role]
 
     def _takes_images(self, name: str) -> bool:
         return name in self._chains.get("vision", []) or self._registry.takes_images(name)
 
-    def _window(self, name: str) -> int:
+    def window(self, name: str) -> int:
+        """Return the window of the model `name` in tokens: by the settings, its server or the
+        catalogue. May wait for the server."""
         if self._context_tokens and name == self._chains["main"][0]:
             return self._context_tokens
-        return self._catalog.context_tokens(name)
+        return self.catalog.context_tokens(name)
 
     def _build(self, name: str) -> ModelClient:
         endpoint = replace(self._registry.endpoint(name), images=self._takes_images(name))
@@ -90,4 +92,4 @@ class Roles:
             return self._registry.protocol(endpoint)
 
         protocol = self._registry.protocol(endpoint)
-        return ModelClient(protocol, name, self._settings, self._catalog, with_new_key)
+        return ModelClient(protocol, name, self._settings, self.catalog, with_new_key)

@@ -18,14 +18,13 @@ from itertools import groupby
 from shutil import get_terminal_size
 from typing import Annotated, Any
 
+from agentcli.app.agent_builder import AgentBuilder
 from agentcli.cli.builders import builder_for_session, report_config_error
 from agentcli.cli.options import Json, Last, SessionOption, SessionOrNewest, option
 from agentcli.cli.sessions.selector import selected_session
 from agentcli.events import Event
-from agentcli.llm.catalog import Catalog
 from agentcli.memory.context_use import ContextUse, Part, Share, context_use
 from agentcli.sessions.session import SessionRecord, read_session
-from agentcli.settings import Settings
 from agentcli.ui.sanitize import printable
 from agentcli.ui.screen import Screen
 from agentcli.ui.style import Line, Span, Style, cells, clip
@@ -66,7 +65,7 @@ def context(
     use = use_of(
         record.events,
         record.state.model,
-        builder_for_session(record.state, on_fault=report_config_error).settings,
+        builder_for_session(record.state, on_fault=report_config_error),
     )
     if as_json:
         print(json.dumps(as_data(record, use), indent=2))
@@ -79,10 +78,12 @@ def context(
     screen.flush()
 
 
-def use_of(events: Sequence[Event], model: str, settings: Settings) -> ContextUse:
-    """Return what the session's next request to `model` would contain, under these settings."""
-    window = settings.model.context_tokens or Catalog(settings.prices).context_tokens(model)
-    output = settings.model.output_tokens
+def use_of(events: Sequence[Event], model: str, builder: AgentBuilder) -> ContextUse:
+    """Return what the session's next request to `model` would contain, under the settings of
+    `builder`."""
+    settings = builder.settings.model
+    window = settings.context_tokens or builder.catalog().context_tokens(model)
+    output = settings.output_tokens
     return context_use(events, window, output, model.partition("/")[0])
 
 

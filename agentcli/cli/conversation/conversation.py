@@ -32,7 +32,6 @@ from agentcli.errors import (
 from agentcli.events import Event, Progress
 from agentcli.evidence.late import LateEvidence
 from agentcli.interrupts import shield, unshielded
-from agentcli.llm.catalog import Catalog
 from agentcli.sessions import inbox
 from agentcli.sessions.search.session_totals import SessionTotals
 from agentcli.sessions.session import Session, Subscriber
@@ -260,7 +259,7 @@ class Conversation:
         self.control.waiting.mailbox = SessionMailbox(opened.session, self.builder.home)
 
     def _follow(self, opened: OpenSession) -> None:
-        self.status.follow(opened.session, Catalog(self.settings.prices))
+        self.status.follow(opened.session, self.builder.catalog())
 
     @contextmanager
     def session_at_rest(self) -> Iterator[Session]:

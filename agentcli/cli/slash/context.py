@@ -13,7 +13,7 @@ from agentcli.cli.slash_command import SlashCommand
 
 def context(conversation: Conversation, argument: str) -> None:
     session = conversation.session
-    use = use_of(list(session.events), session.state.model, conversation.settings)
+    use = use_of(list(session.events), session.state.model, conversation.builder)
     conversation.print(*picture(session.state.model, use, conversation.width))
 
 

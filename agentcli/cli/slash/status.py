@@ -61,7 +61,7 @@ def _sandbox(session: Session) -> str:
 
 def _use_so_far(conversation: Conversation) -> Iterator[tuple[str, str]]:
     session, state = conversation.session, conversation.session.state
-    use = use_of(list(session.events), state.model, conversation.settings)
+    use = use_of(list(session.events), state.model, conversation.builder)
     full = f", {100 * use.used // use.window}% of the window" if use.window else ""
     yield "context", f"{quantity(use.used)} tokens{full}"
     tokens = quantity(int(state.total("prompt_tokens") + state.total("completion_tokens")))
