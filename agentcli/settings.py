@@ -6,11 +6,17 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
 
 class _Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True, allow_inf_nan=False)
+
+
+def unwrapped(value: str) -> str:
+    """Return a value without the blanks, line end and quotes that come with it when it is copied,
+    or taken from a file for Docker."""
+    return value.strip().strip("\"'")
 
 
 def setting(default: Any, description: str, **bounds: Any) -> Any:
@@ -95,7 +101,7 @@ class ProviderSettings(_Section):
         "wire format; empty: that of a built-in provider, or for your own "
         "chat_completions (anthropic_messages if its address says so)",
     )
-    base_url: str | None = setting(None, "address of the API")
+    base_url: Annotated[str, AfterValidator(unwrapped)] | None = setting(None, "address of the API")
     api_key_env: str | None = setting(None, "environment variable that holds the key")
     api_key_command: str | None = setting(None, "command that prints the key")
     headers: dict[str, str] = setting({}, "sent with each request")

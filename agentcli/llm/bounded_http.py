@@ -47,17 +47,17 @@ def http_client(endpoint: Endpoint, size: ReplySize) -> httpx2.Client:
             trust_env=False,
             event_hooks={"response": [bound]},
         )
-    except (ImportError, ValueError) as error:
-        named = proxy.shown if proxy else "the address"
-        needs_socks = isinstance(error, ImportError)
-        what = "SOCKS needs the package socksio" if needs_socks else str(error)
+    except ImportError as error:
         raise ConfigError(
-            f"can't use {named} for {address.partition('?')[0]}: {what}",
-            hint="pip install socksio, where agent is installed; or name a proxy that speaks HTTP"
-            if needs_socks
-            else f"correct {proxy.variable}, or unset it"
-            if proxy
-            else "",
+            f"the proxy {proxy.shown if proxy else ''} speaks SOCKS, which needs socksio",
+            hint="pip install socksio, where agent is installed; or name a proxy that speaks HTTP",
+        ) from error
+    except (ValueError, httpx2.InvalidURL) as error:
+        if proxy is None:
+            raise
+        raise ConfigError(
+            f"{proxy.shown} is no proxy that can be used",
+            hint=f"correct {proxy.variable}, or unset it; http, https and socks5 are possible",
         ) from error
 
 

@@ -34,9 +34,7 @@ class Proxy:
     @property
     def shown(self) -> str:
         """The proxy for people, without user and password."""
-        address = urlsplit(self.url)
-        host = address.netloc.rpartition("@")[2]
-        return f"{address.scheme}://{host} ({self.variable})"
+        return f"{re.sub('//[^/]*@', '//', self.url)} ({self.variable})"
 
 
 def proxy_for(base_url: str) -> Proxy | None:
@@ -51,6 +49,8 @@ def proxy_for(base_url: str) -> Proxy | None:
     if not scheme or is_local(base_url) or _is_exempt(host, address.port, known.get("no", "")):
         return None
     url = known[scheme] if "://" in known[scheme] else f"http://{known[scheme]}"
+    # As GNOME's settings write it.
+    url = re.sub("^socks://", "socks5://", url)
     names = (f"{scheme}_proxy", f"{scheme.upper()}_PROXY")
     variable = next((name for name in names if os.environ.get(name)), "the system's settings")
     return Proxy(url, variable)

@@ -27,7 +27,7 @@ from agentcli.llm.short_names import nearest, resolve
 from agentcli.llm.text_tools import TextTools
 from agentcli.llm.traits import Traits, of_model
 from agentcli.llm.wire_protocol import Endpoint, WireProtocol
-from agentcli.settings import DIALECTS, ProviderSettings
+from agentcli.settings import DIALECTS, ProviderSettings, unwrapped
 from agentcli.system.programs import find_program
 
 _OPEN_FORMAT = "chat_completions"
@@ -147,7 +147,8 @@ class Providers:
             try:
                 require_address(base_url)
             except ConfigError as error:
-                raise ConfigError(f"provider {provider}: {error.message}") from error
+                fault = f"provider {provider}: {error.message}"
+                raise ConfigError(fault, hint=error.hint) from error
         return Endpoint(
             provider=provider,
             model=model,
@@ -301,7 +302,7 @@ class Providers:
         if command := self._options(provider).api_key_command:
             key = _run_key_command(provider, command)
         elif variable := self.key_variable(provider):
-            key = self.environ.get(variable, "").strip()
+            key = unwrapped(self.environ.get(variable, ""))
             if not key:
                 raise SetupNeeded(
                     f"no key for {provider}: {variable} is not set",
@@ -346,7 +347,8 @@ def require_address(base_url: str) -> SplitResult:
             return address
     except ValueError:
         pass
-    raise ConfigError(f"{base_url!r} is not the address of a server")
+    hint = "" if "://" in base_url else "it begins with https:// or http://"
+    raise ConfigError(f"{base_url!r} is not the address of a server", hint=hint)
 
 
 def _reading_text(protocol: WireProtocol, wire_format: str, tool_format: str) -> WireProtocol:

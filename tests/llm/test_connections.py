@@ -8,7 +8,9 @@ import httpx2
 import pytest
 
 from agentcli.errors import ConfigError
+from agentcli.llm.bounded_http import http_client
 from agentcli.llm.connections import certificates, http_failure, proxy_for
+from agentcli.llm.wire_protocol import Endpoint, ReplySize
 from tests.conftest import MODELS
 from tests.server import Reply
 
@@ -102,6 +104,24 @@ def test_certificates_that_cannot_be_loaded_are_named(monkeypatch, tmp_path, con
     with pytest.raises(ConfigError, match="SSL_CERT_FILE") as caught:
         certificates()
     assert str(path) in caught.value.message
+
+
+@pytest.mark.parametrize("proxy", ["ftp://me:secret@one.example", "http://[::1", "socks4://x:1"])
+def test_a_proxy_that_cannot_be_used_is_named(proxies, proxy):
+    proxies(ALL_PROXY=proxy)
+    endpoint = Endpoint("lab", "x", "http://model.example/v1", None)
+    with pytest.raises(ConfigError, match="ALL_PROXY") as caught:
+        http_client(endpoint, ReplySize())
+    assert "secret" not in caught.value.message
+
+
+def test_what_was_copied_with_an_address_or_a_key_is_left_out(agent, serve):
+    server = serve([Reply("Hi")])
+    agent.use(server)
+    agent.env["OPENAI_BASE_URL"] = f' "{server.url}/v1"\n'
+    agent.env["OPENAI_API_KEY"] = f'"{agent.env["OPENAI_API_KEY"]}"\n'
+    done = agent("run", "x")
+    assert (done.returncode, done.stdout) == (0, "Hi\n"), done.stderr
 
 
 def test_a_socks_proxy_for_other_hosts_does_not_matter(agent, serve):
