@@ -102,6 +102,7 @@ REFUSED = [
                {"type": "reasoning.text", "text": "Ha.", "signature": signature("Hm.")}]}),
     Broken("openrouter", "x-ai/grok-4.5", "Only one of",
            {"reasoning": {"effort": "low", "max_tokens": 9}}),
+    Broken("deepseek", "deepseek-v4-pro", "unknown variant `image_url`"),
     Broken("deepseek", "deepseek-v4-pro", "must be passed back"),
     Broken("deepseek", "deepseek-v4-pro", "does not support this tool_choice",
            {"messages.2.reasoning_content": "", "tool_choice": "required"}),
@@ -109,6 +110,9 @@ REFUSED = [
            {"messages.2.reasoning_content": ""}),
     Broken("moonshot", "kimi-k2.6", "text content is empty",
            _REASONED | {"messages.2.content": [{"type": "text", "text": ""}]}),
+    Broken("moonshot", "kimi-k2.6", "type should be defined in anyOf",
+           _REASONED | {"tools.0.function.parameters.properties.command": {
+               "type": "string", "anyOf": [{"type": "string"}]}}),
     Broken("moonshot", "kimi-k2.6", "only 1 is allowed", _REASONED | {"temperature": 0.5}),
     Broken("moonshot", "kimi-k3", "invalid reasoning_effort",
            _REASONED | {"reasoning_effort": "medium"}),

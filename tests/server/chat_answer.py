@@ -11,7 +11,7 @@ from .script import Call, Reply, Usage
 from .wire import dumps, event, new_id, pieces, signature
 
 
-def _call_id() -> str:
+def _call_id(_thought: bool) -> str:
     return new_id("call_")
 
 
@@ -22,8 +22,8 @@ class Style:
     reasoning: str = "reasoning_content"
     """The member that reasoning comes in; empty: it stays inside. `<think>`: in tags before the
     content. `thinking`: as parts of the content. `reasoning_details`: so, and in `reasoning`."""
-    call_id: Callable[[], str] = _call_id
-    """Makes the id of a call."""
+    call_id: Callable[[bool], str] = _call_id
+    """Makes the id of a call, told whether there was reasoning before it."""
     index: Literal["counted", "zero", "absent"] = "counted"
     """What a streamed call says of its place."""
     whole_calls: bool = False
@@ -66,7 +66,7 @@ def render(
         "service_tier": "default",
         "system_fingerprint": "fp_loopback",
     }
-    calls = [_call(call, style, number) for number, call in enumerate(reply.calls)]
+    calls = [_call(call, reply, style, number) for number, call in enumerate(reply.calls)]
     if body.get("stream"):
         head = frame | {"object": "chat.completion.chunk"}
         return list(_events(reply, calls, body, head, usage, style))
@@ -93,10 +93,10 @@ def _whole_thought(reply: Reply, style: Style) -> dict[str, Any]:
     return found
 
 
-def _call(call: Call, style: Style, number: int) -> dict[str, Any]:
+def _call(call: Call, reply: Reply, style: Style, number: int) -> dict[str, Any]:
     extra = {} if number else {name: make(call.name) for name, make in style.first_call.items()}
     return {
-        "id": call.id or style.call_id(),
+        "id": call.id or style.call_id(bool(reply.reasoning)),
         "type": "function",
         "function": {"name": call.name, "arguments": call.raw},
     } | extra

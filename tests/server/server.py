@@ -104,12 +104,22 @@ class ModelServer:
 
     @property
     def base_url(self) -> str:
-        """The same with the path that the provider's base URL has."""
+        """The same with the path that the provider's base URL has, for OpenAI's wire formats."""
         return self.url + self._provider.path
+
+    @property
+    def messages_url(self) -> str:
+        """The same for Anthropic's."""
+        return self.url + self._provider.messages_path
 
     def start(self) -> None:
         """Serve in the background."""
         self._http.start()
+
+    def add(self, steps: Sequence[Step]) -> None:
+        """More for the end of the script."""
+        with self._lock:
+            self._script.extend(steps)
 
     def close(self) -> None:
         """Stop serving; whatever hangs is let go."""
@@ -136,7 +146,7 @@ class ModelServer:
         return prefix_breaks(chosen, _PARTS)
 
     def _answer(self, incoming: Incoming) -> Answer:
-        path = incoming.path.split("?")[0].removeprefix(self._provider.path or "/v1")
+        path = self._within_base(incoming.path.split("?")[0])
         if incoming.method == "GET" and path.split("/")[:2] == ["", "models"]:
             return self._list_models(path.removeprefix("/models").strip("/"), incoming.headers)
         api = _BY_PATH.get(path)
@@ -161,6 +171,14 @@ class ModelServer:
         except Exception:
             self._violation(name, traceback.format_exc())
             return self._error(api, HttpError(500, message="The script has failed."))
+
+    def _within_base(self, path: str) -> str:
+        """A path without that of the base URL, which may be left out."""
+        provider = self._provider
+        for base in (f"{provider.messages_path}/v1", provider.path or "/v1"):
+            if path.startswith(f"{base}/"):
+                return path.removeprefix(base)
+        return path
 
     def _judge(
         self, api: _Api, incoming: Incoming, name: str
@@ -310,7 +328,7 @@ class ModelServer:
         if api is anthropic_messages:
             return event(anthropic_error(529, error.kind, error.message), "error")
         if api is chat_completions:
-            return event(self._provider.error(500, error.kind, error.message))
+            return event(_frame(self._provider.error(500, error.kind, error.message)))
         failure = {"type": "error", "code": error.kind, "message": error.message, "param": None}
         return event(failure | {"sequence_number": error.after}, "error")
 
@@ -353,6 +371,14 @@ def _unended(chunks: Sequence[bytes]) -> list[bytes]:
     """A stream's events up to the first that tells how the turn ended. (Within a model's own words
     the quotes of such a mark are escaped.)"""
     return list(takewhile(lambda chunk: not any(mark in chunk for mark in _END_MARKS), chunks))
+
+
+def _frame(body: object) -> object:
+    """An error's body as an event inside a stream has it: one object that says it is an error."""
+    if isinstance(body, list):
+        return body[0]
+    marked = isinstance(body, dict) and ("error" in body or "object" in body)
+    return body if marked else {"error": body}
 
 
 def _request_id(api: _Api) -> dict[str, str]:

@@ -1,7 +1,8 @@
 """DeepSeek.
 
 Every message of the model that has calls must come back with its `reasoning_content`, even an empty
-one. Sources: api-docs.deepseek.com/guides/thinking_mode; pydantic-ai's and pi's files for it.
+one. Only its vision models read images. Sources: api-docs.deepseek.com/guides/thinking_mode and
+/guides/vision; pydantic-ai's and pi's files for it.
 """
 
 from agentcli.llm.provider import Provider
@@ -19,6 +20,8 @@ PROVIDER = Provider(
         efforts=levels("low medium=high high max", thinking={"type": "disabled"}),
         forced_tools=False,
         filled={"reasoning_content": ""},
+        images="none",
     ),
+    models={"vision": {"images": "anywhere"}},
     rank=20,
 )

@@ -122,7 +122,7 @@ def each(edit: Callable[[dict[str, Any]], Any]) -> Change:
 
 def _edited(chunk: bytes, edit: Callable[[dict[str, Any]], Any]) -> bytes:
     head, mark, data = chunk.rpartition(b"data: ")
-    if data.strip() == b"[DONE]":
+    if not data.startswith(b"{"):
         return chunk
     return head + mark + dumps(edit(json.loads(data))) + (b"\n\n" if mark else b"")
 

@@ -6,6 +6,7 @@ Models: https://platform.claude.com/docs/en/about-claude/models/overview and its
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from .. import anthropic_messages
 from ..wire import unseal
@@ -113,41 +114,42 @@ _USE_ADAPTIVE = (
     'Use "thinking.type.adaptive" and "output_config.effort" to control thinking behavior.'
 )
 _USE_BUDGET = 'Use "thinking.type.enabled" and "thinking.budget_tokens".'
+_RULES = (
+    Rule(_sampling, _VERSIONING),
+    Rule(
+        _deprecated_sampling,
+        "https://github.com/Comfy-Org/ComfyUI/issues/13923",
+        models=_ADAPTIVE,
+    ),
+    Rule(
+        _no_thinking_type("enabled", _USE_ADAPTIVE),
+        "https://github.com/NousResearch/hermes-agent/issues/11137",
+        models=_ADAPTIVE,
+    ),
+    Rule(
+        _no_thinking_type("disabled", _USE_ADAPTIVE),
+        "https://github.com/AAClause/nvda-OpenAI/issues/126",
+        models=_ALWAYS_THINKING,
+    ),
+    Rule(_no_thinking_type("adaptive", _USE_BUDGET), _MODELS, models=_BUDGET),
+    Rule(_no_effort, _MODELS, models=r"claude-(sonnet|haiku)-4-5"),
+    Rule(_levels("low medium high"), _MODELS, models="claude-opus-4-5"),
+    Rule(_levels("low medium high max"), _MODELS, models=_BOTH),
+    Rule(_effort_disabled, _MODELS, models=r"claude-(haiku-5-5|opus-5)$"),
+    Rule(_forced, _MODELS, models=_ALWAYS_THINKING),
+    Rule(
+        _prefill,
+        "https://platform.claude.com/docs/en/about-claude/models/whats-new-claude-4-6",
+        models=_NO_PREFILL,
+    ),
+    Rule(_bound, _PRESERVED, models=_BOUND),
+    Rule(_binding_beta, _PRESERVED),
+)
 PROVIDERS = {
     "anthropic": Provider(
         path="",
         bound=_BOUND,
         hidden=_ADAPTIVE,
-        rules=(
-            Rule(_sampling, _VERSIONING),
-            Rule(
-                _deprecated_sampling,
-                "https://github.com/Comfy-Org/ComfyUI/issues/13923",
-                models=_ADAPTIVE,
-            ),
-            Rule(
-                _no_thinking_type("enabled", _USE_ADAPTIVE),
-                "https://github.com/NousResearch/hermes-agent/issues/11137",
-                models=_ADAPTIVE,
-            ),
-            Rule(
-                _no_thinking_type("disabled", _USE_ADAPTIVE),
-                "https://github.com/AAClause/nvda-OpenAI/issues/126",
-                models=_ALWAYS_THINKING,
-            ),
-            Rule(_no_thinking_type("adaptive", _USE_BUDGET), _MODELS, models=_BUDGET),
-            Rule(_no_effort, _MODELS, models=r"claude-(sonnet|haiku)-4-5"),
-            Rule(_levels("low medium high"), _MODELS, models="claude-opus-4-5"),
-            Rule(_levels("low medium high max"), _MODELS, models=_BOTH),
-            Rule(_effort_disabled, _MODELS, models=r"claude-(haiku-5-5|opus-5)$"),
-            Rule(_forced, _MODELS, models=_ALWAYS_THINKING),
-            Rule(
-                _prefill,
-                "https://platform.claude.com/docs/en/about-claude/models/whats-new-claude-4-6",
-                models=_NO_PREFILL,
-            ),
-            Rule(_bound, _PRESERVED, models=_BOUND),
-            Rule(_binding_beta, _PRESERVED),
-        ),
+        rules=[replace(rule, api=anthropic_messages.NAME) for rule in _RULES],
     )
 }

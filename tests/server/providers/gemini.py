@@ -7,23 +7,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
 
 from ..chat_answer import Style
 from ..checks import mapping
+from ..schemas import gemini_schema
 from ..wire import new_id, seal, unseal
 from .provider import Asked, Provider, Rule, levels
 
 _SIGNATURES = "https://ai.google.dev/gemini-api/docs/thought-signatures"
 _DUMMIES = ("skip_thought_signature_validator", "context_engineering_is_the_way_to_go")
 """Signatures that Google documents for calls which another model made."""
-_KEYWORDS = {
-    "type", "format", "title", "description", "nullable", "enum", "properties", "required", "items",
-    "minItems", "maxItems", "minProperties", "maxProperties", "minLength", "maxLength", "pattern",
-    "minimum", "maximum", "anyOf", "propertyOrdering", "default", "example",
-}  # fmt: skip
-"""What a schema may say: https://ai.google.dev/api/caching#Schema"""
-_FORMATS = {"enum", "date-time", "float", "double", "int32", "int64"}
 
 
 def _signatures(asked: Asked) -> Iterator[str]:
@@ -47,33 +40,7 @@ def _signatures(asked: Asked) -> Iterator[str]:
 def _schemas(asked: Asked) -> Iterator[str]:
     for index, tool in enumerate(asked.body.get("tools") or []):
         place = f"tools[0].function_declarations[{index}].parameters"
-        yield from _schema(tool["function"].get("parameters") or {}, place)
-
-
-def _schema(schema: dict[str, Any], place: str) -> Iterator[str]:
-    for name in schema:
-        if name not in _KEYWORDS:
-            yield (
-                f"Invalid JSON payload received. Unknown name \"{name}\" at '{place}': "
-                "Cannot find field."
-            )
-    if not isinstance(schema.get("type", ""), str):
-        yield (
-            f"Invalid JSON payload received. Unknown name \"type\" at '{place}': Proto field is "
-            "not repeating, cannot start list."
-        )
-    if schema.get("type") == "string" and schema.get("format", "enum") not in _FORMATS:
-        yield (f"{place}.format: only 'enum' and 'date-time' are supported for STRING type")
-    if schema.get("type") == "array" and "items" not in schema:
-        yield f"{place}.items: missing field."
-    for name, inner in (schema.get("properties") or {}).items():
-        if isinstance(inner, dict):
-            yield from _schema(inner, f"{place}.properties['{name}'].value")
-    if isinstance(schema.get("items"), dict):
-        yield from _schema(schema["items"], f"{place}.items")
-    for number, inner in enumerate(schema.get("anyOf") or []):
-        if isinstance(inner, dict):
-            yield from _schema(inner, f"{place}.any_of[{number}]")
+        yield from gemini_schema(tool["function"].get("parameters") or {}, place)
 
 
 def _error(status: int, kind: str, message: str) -> object:
@@ -111,7 +78,7 @@ PROVIDERS = {
         # https://github.com/googleapis/python-genai/issues/2868
         style=Style(
             reasoning="",
-            call_id=lambda: new_id("function-call-", 19),
+            call_id=lambda _: new_id("function-call-", 19),
             index="absent",
             whole_calls=True,
             finish={"tool_calls": "stop"},

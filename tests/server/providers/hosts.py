@@ -98,7 +98,7 @@ _MISTRAL = Provider(
     ),
     style=Style(
         reasoning="thinking",
-        call_id=lambda: new_id("", 9),
+        call_id=lambda _: new_id("", 9),
         whole_calls=True,
         usage="last",
     ),

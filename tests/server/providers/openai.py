@@ -8,6 +8,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
+from .. import responses
 from ..chat_answer import Style
 from ..wire import digest, event, unseal
 from .provider import Asked, Provider, Rule, levels, refuses
@@ -38,6 +39,7 @@ def _efforts(member: str) -> list[Rule]:
             _PROFILES,
             models=models,
             kind="unsupported_value",
+            api="",
         )
         for models, allowed in _EFFORTS.items()
     ]
@@ -96,17 +98,19 @@ _OPENAI = Provider(
     phased=r"^gpt-(5\.[3-9]|[6-9])",
     rules=(
         *_efforts("reasoning.effort"),
-        Rule(_sampling, _DEPLOYMENT, models=_REASONS, kind="unsupported_parameter"),
+        Rule(_sampling, _DEPLOYMENT, models=_REASONS, kind="unsupported_parameter", api=""),
         Rule(
             _other_account,
             "https://github.com/openai/codex/issues/8145",
             kind="invalid_encrypted_content",
+            api=responses.NAME,
         ),
         Rule(
             _phase,
             "openai/openai-python src/openai/types/responses/response_output_message_param.py",
             models=r"^gpt-(5\.[3-9]|[6-9])",
             borne=True,
+            api=responses.NAME,
         ),
     ),
 )

@@ -44,6 +44,7 @@ def _error(status: int, kind: str, message: str) -> object:
 PROVIDERS = {
     "openrouter": Provider(
         path="/api/v1",
+        messages_path="/api",
         takes={
             "reasoning": mapping,
             "provider": mapping,

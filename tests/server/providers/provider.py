@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from .. import anthropic_messages, chat_completions, responses
@@ -70,6 +70,8 @@ class Rule:
     """Where it is documented or was reported: an address, or a file of a public repository."""
     models: str = ""
     """A regular expression on the model's name; empty: all."""
+    api: str = chat_completions.NAME
+    """The wire format; empty: all."""
     status: int = 400
     kind: str = ""
     """The error's type or code, as of `HttpError`."""
@@ -99,7 +101,9 @@ class Provider:
 
     rules: Sequence[Rule] = ()
     path: str = "/v1"
-    """The path that its base URL has."""
+    """The path of its base URL for OpenAI's wire formats."""
+    messages_path: str = ""
+    """The same for Anthropic's, whose clients add `/v1`."""
     takes: Members = field(default_factory=dict)
     """Members of a Chat Completions body that OpenAI doesn't know."""
     takes_in_replies: Members = field(default_factory=dict)
@@ -141,11 +145,12 @@ class Provider:
         found = misfits(name, body)
         if found:
             return [Refusal(text) for text in found]
-        rules = [*self.rules, *([self.overflow] if self.overflow and asked.window else [])]
+        overflow = self.overflow and replace(self.overflow, api="")
+        rules = [*self.rules, *([overflow] if overflow and asked.window else [])]
         return [
             Refusal(text, rule.status, rule.kind, rule.borne)
             for rule in rules
-            if re.search(rule.models, str(asked.body["model"]))
+            if rule.api in ("", name) and re.search(rule.models, str(asked.body["model"]))
             for text in rule.finds(asked)
         ]
 

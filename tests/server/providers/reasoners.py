@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from ..chat_answer import Style
 from ..checks import array, boolean, integer, mapping, nullable, string
+from ..schemas import moonshot_schema
 from ..wire import new_id
 from .provider import (
     Asked,
@@ -37,12 +38,31 @@ def _always_thinks(says: str) -> Finds:
 # --- DeepSeek -----------------------------------------------------------------------------------
 
 _DEEPSEEK_THINKING = "https://api-docs.deepseek.com/guides/thinking_mode"
+
+
+def _no_images(asked: Asked) -> Iterator[str]:
+    for index, message in enumerate(asked.messages):
+        parts = message["content"] if isinstance(message.get("content"), list) else []
+        if any(part.get("type") == "image_url" for part in parts):
+            yield (
+                "Failed to deserialize the JSON body into the target type: "
+                f"messages[{index}]: unknown variant `image_url`, expected `text`"
+            )
+
+
 _DEEPSEEK = Provider(
     path="",
+    messages_path="/anthropic",
     takes={"thinking": mapping},
     takes_in_replies=_REASONED,
     ignores_unknown=True,
     rules=(
+        Rule(
+            _no_images,
+            "https://github.com/rikkahub/rikkahub/issues/1433",
+            models="^(?!.*vision)",
+            kind="invalid_request_error",
+        ),
         Rule(
             comes_back(
                 "reasoning_content",
@@ -82,6 +102,11 @@ def _empty_text(asked: Asked) -> Iterator[str]:
             yield "Invalid request: text content is empty"
 
 
+def _kimi_schemas(asked: Asked) -> Iterator[str]:
+    for tool in asked.body.get("tools") or []:
+        yield from moonshot_schema(tool["function"].get("parameters") or {})
+
+
 def _sampling(asked: Asked) -> Iterator[str]:
     fixed = {"temperature": 1 if _is_thinking(asked) else 0.6, "top_p": 0.95}
     for name, only in fixed.items():
@@ -106,6 +131,7 @@ _MOONSHOT = Provider(
             "https://github.com/earendil-works/pi/pull/4178",
         ),
         Rule(_empty_text, "https://github.com/BerriAI/litellm/issues/42186"),
+        Rule(_kimi_schemas, "MoonshotAI/walle"),
         Rule(_sampling, _KIMI, models="^kimi-k2"),
         Rule(
             no_forced_tools("tool_choice 'required' is incompatible with thinking enabled"),
@@ -124,7 +150,7 @@ _MOONSHOT = Provider(
         Rule(refuses("max_completion_tokens", says="`{name}` has no effect"), _KIMI, borne=True),
     ),
     style=Style(
-        usage="choice", call_id=lambda: f"functions.call:{new_id('', 6)}", whole_calls=False
+        usage="choice", call_id=lambda _: f"functions.call:{new_id('', 6)}", whole_calls=False
     ),
     overflow=Rule(
         too_long(
@@ -138,6 +164,10 @@ _MOONSHOT = Provider(
 # --- Z.ai ---------------------------------------------------------------------------------------
 
 _ZAI_THINKING = "https://docs.z.ai/guides/capabilities/thinking-mode"
+
+
+_ZAI_CALL = "call_-"
+"""What ids of its own calls begin with, when it has reasoned before them."""
 
 
 def _zai_error(status: int, kind: str, message: str) -> object:
@@ -166,13 +196,17 @@ _ZAI = Provider(
                 "reasoning_content",
                 says="message {index} came back without its reasoning_content",
                 when=_is_thinking,
-                own="call_-",
+                own=_ZAI_CALL,
             ),
             _ZAI_THINKING,
             borne=True,
         ),
     ),
-    style=Style(usage="last", whole_calls=True, call_id=lambda: new_id("call_-", 19)),
+    style=Style(
+        usage="last",
+        whole_calls=True,
+        call_id=lambda thought: new_id(_ZAI_CALL if thought else "call_", 19),
+    ),
     error=_zai_error,
     overflow=Rule(
         too_long(
@@ -210,7 +244,7 @@ def _minimax_thinking(asked: Asked) -> Iterator[str]:
 
 
 _MINIMAX_CALL = "call_function_"
-"""What ids of its own calls begin with."""
+"""What ids of its own calls begin with, when it has reasoned before them."""
 
 
 def _think_tags(asked: Asked) -> Iterator[str]:
@@ -222,17 +256,19 @@ def _think_tags(asked: Asked) -> Iterator[str]:
 
 
 _MINIMAX = Provider(
+    messages_path="/anthropic",
     takes={"thinking": mapping, "reasoning_split": boolean},
     takes_in_replies={"reasoning_details": array},
     ignores_unknown=True,
     rules=(
         Rule(_one_system, "https://github.com/BigPizzaV3/CodexPlusPlus/issues/267"),
         Rule(_parameters, "https://github.com/QwenLM/qwen-code/issues/11834"),
-        Rule(_minimax_thinking, "https://github.com/CherryHQ/cherry-studio/issues/16431"),
+        Rule(_minimax_thinking, "https://github.com/CherryHQ/cherry-studio/issues/16431", api=""),
         Rule(
             refuses("tool_choice", says="invalid params, invalid chat setting"),
             "https://github.com/eastreams/loong/issues/382",
             models="M2",
+            api="",
         ),
         Rule(
             _think_tags,
@@ -240,7 +276,11 @@ _MINIMAX = Provider(
             borne=True,
         ),
     ),
-    style=Style(reasoning="<think>", usage="last", call_id=lambda: new_id(_MINIMAX_CALL, 12)),
+    style=Style(
+        reasoning="<think>",
+        usage="last",
+        call_id=lambda thought: new_id(_MINIMAX_CALL if thought else "call_", 12),
+    ),
     error=_minimax_error,
     overflow=Rule(
         too_long("invalid params, context window exceeds limit"),
@@ -311,7 +351,12 @@ _XAI = Provider(
     ignores_unknown=True,
     rules=(
         *(
-            Rule(levels(allowed, member=member, says=_XAI_LEVEL), _XAI_REASONING, models=models)
+            Rule(
+                levels(allowed, member=member, says=_XAI_LEVEL),
+                _XAI_REASONING,
+                models=models,
+                api="",
+            )
             for models, allowed in {
                 r"grok-4\.3": "none low medium high",
                 r"grok-4\.[56]": "low medium high",
@@ -327,6 +372,7 @@ _XAI = Provider(
             ),
             "https://github.com/n8n-io/n8n/issues/14581",
             models="^grok-4",
+            api="",
         ),
         Rule(
             refuses(
