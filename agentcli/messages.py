@@ -6,7 +6,7 @@ Nothing here knows about wire formats, events or tools; any other module may imp
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
@@ -38,6 +38,8 @@ class FinishReason(StrEnum):
     LENGTH = "length"
     REFUSAL = "refusal"
     CONTENT_FILTER = "content_filter"
+    PAUSED = "paused"
+    """A server that works by itself wants to be asked to go on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +93,8 @@ class Message:
     is_error: bool = False
     image_urls: tuple[str, ...] = ()
     provider_data: ProviderData | None = None
+    prefix_changed: bool = False
+    """Whether what stands before a reply is no longer what it was written after."""
 
     @classmethod
     def system_message(cls, content: str) -> Message:
@@ -110,9 +114,15 @@ class Message:
         tool_calls: Iterable[ToolCall],
         content: str = "",
         provider_data: ProviderData | None = None,
+        *,
+        prefix_changed: bool = False,
     ) -> Message:
         return cls(
-            Role.ASSISTANT, content, tool_calls=tuple(tool_calls), provider_data=provider_data
+            Role.ASSISTANT,
+            content,
+            tool_calls=tuple(tool_calls),
+            provider_data=provider_data,
+            prefix_changed=prefix_changed,
         )
 
     @classmethod
@@ -131,6 +141,16 @@ class Message:
             is_error=is_error,
             image_urls=tuple(image_urls),
         )
+
+
+def without(what: str, message: Message) -> Message:
+    """Return `message` without the `reasoning` or `images` in it, when all messages go without."""
+    if what == "reasoning" and message.provider_data is not None:
+        return replace(message, provider_data=None)
+    if what == "images" and message.image_urls:
+        note = "[what was shown here can't be shown to this model]"
+        return replace(message, content=f"{message.content}\n{note}".strip(), image_urls=())
+    return replace(message, prefix_changed=True) if message.provider_data else message
 
 
 def common_start(old: list[Message], new: Sequence[Message]) -> int:

@@ -56,6 +56,7 @@ from agentcli.hooks.session_hooks import SessionHooks
 from agentcli.interrupts import shield
 from agentcli.knowledge.knowledge import Knowledge
 from agentcli.llm.catalog import Catalog
+from agentcli.llm.findings import Findings
 from agentcli.llm.registry import Providers
 from agentcli.llm.roles import Roles
 from agentcli.logs import log_to
@@ -137,6 +138,7 @@ class AgentBuilder:
             {**kept.values, **exported},
             redactor.learn,
             key_fault=kept.fault,
+            findings=Findings(self.home / "endpoints"),
             connect_timeout_s=self.settings.llm.connect_s,
             read_timeout_s=max(self.settings.llm.first_byte_s, self.settings.llm.gap_s) + 5,
         )

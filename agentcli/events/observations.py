@@ -414,6 +414,20 @@ class PrefixChangedObservation(Observation, kind="prefix_changed"):
         return self.content or f"the prompt changed: {self.changed}"
 
 
+class RequestAdaptedObservation(Observation, kind="request_adapted"):
+    """A provider refused a request and named the cause, so it was sent again without it. `reason`
+    is a stable name of the cause; what the messages before this event lose, if anything, is in
+    `drops`: reasoning (opaque provider data) or images."""
+
+    model: str
+    reason: str
+    drops: Literal["", "reasoning", "images"] = ""
+
+    @property
+    def message(self) -> str:
+        return f"{self.model}: {self.content or self.reason}"
+
+
 class UserRejectObservation(Observation, kind="user_rejected"):
     """The user, a rule or a hook refused an action: `reason` is for people, `content` for the
     model."""

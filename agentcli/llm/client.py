@@ -10,15 +10,15 @@ import queue
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from agentcli import interrupts
 from agentcli.errors import ConfigError, LLMError, LLMErrorKind, TryAgainLater, TurnInterrupted
 from agentcli.events import Event, Progress
-from agentcli.events.observations import AgentStateChangedObservation
+from agentcli.events.observations import AgentStateChangedObservation, RequestAdaptedObservation
 from agentcli.events.progress import ReplyAbandoned, Status
 from agentcli.llm.catalog import Catalog
 from agentcli.llm.spending import CallBudget, charged
@@ -27,10 +27,13 @@ from agentcli.llm.wire_protocol import StillAlive, StreamItem, WireProtocol, bro
 from agentcli.messages import Reply, Request, Usage
 
 if TYPE_CHECKING:
+    from agentcli.llm.healing import Remedy
     from agentcli.settings import LLMSettings
 
 _TICK_S = 0.1
 _DAY_S = 86_400
+_MOST_REMEDIES = 12
+"""For one reply: a request has no more members that may be refused one after the other."""
 _KEY_REFUSED = (LLMErrorKind.AUTH, LLMErrorKind.AUTH_PERMANENT)
 log = logging.getLogger(__name__)
 
@@ -43,13 +46,15 @@ class _Stalled(LLMError):
 class ModelClient:
     """One model at one endpoint; the catalog prices its replies. `with_new_key` builds the protocol
     again with a key that `protocol` does not have, or returns None if there is no other key. It may
-    raise ConfigError."""
+    raise ConfigError. `keep` is told what refusals teach of the endpoint."""
 
     protocol: WireProtocol
     model: str
     settings: LLMSettings
     catalog: Catalog
     with_new_key: Callable[[], WireProtocol | None] = lambda: None
+    keep: Callable[[Mapping[str, Any]], None] = lambda changes: None
+    _learned: dict[str, Any] = field(default_factory=dict, init=False)
     _connecting: threading.Thread | None = field(default=None, init=False)
     _connect_error: BaseException | None = field(default=None, init=False)
     _prices_loaded: bool = field(default=False, init=False)
@@ -71,6 +76,7 @@ class ModelClient:
         ConfigError when the cost is limited but the price is unknown."""
         attempt = 0
         may_renew = True
+        remedied: set[str] = set()
         while True:
             affordable, most_usd = self._within(request, call_budget)
             started = time.monotonic()
@@ -94,6 +100,10 @@ class ModelClient:
                 if may_renew and error.kind in _KEY_REFUSED and self._renew_key(error):
                     may_renew = False
                     continue
+                if remedy := self._remedy(error, affordable, remedied):
+                    request = remedy.applied(request)
+                    record(_adapted(self.model, remedy))
+                    continue
                 attempt += 1
                 self._refuse_long_wait(error)
                 if not error.retryable or attempt > self.settings.retries:
@@ -104,6 +114,19 @@ class ModelClient:
                 self._wait(error, attempt, notify)
                 if limited:
                     record(_state("running", "retry"))
+
+    def _remedy(self, error: LLMError, sent: Request, remedied: set[str]) -> Remedy | None:
+        """Return a remedy for what the server refuses, if there is one that was not tried for this
+        reply; what it teaches of the endpoint holds from now on."""
+        remedy = self.protocol.remedy(error, sent)
+        if remedy is None or remedy.cause in remedied or len(remedied) >= _MOST_REMEDIES:
+            return None
+        remedied.add(remedy.cause)
+        if remedy.changes:
+            self._learned |= remedy.changes
+            self.protocol.learn(remedy.changes)
+            self.keep(remedy.changes)
+        return remedy
 
     def _within(self, request: Request, call_budget: CallBudget) -> tuple[Request, float]:
         if call_budget.left_usd is None:
@@ -220,6 +243,7 @@ class ModelClient:
             return False
         self.protocol.abort()
         self.protocol = protocol
+        protocol.learn(self._learned)
         self._connecting = None
         return True
 
@@ -245,6 +269,12 @@ def backoff(settings: LLMSettings, attempt: int) -> float:
     half."""
     longest = min(settings.retry_longest_s, settings.retry_base_s * 2.0 ** (attempt - 1))
     return longest * random.uniform(0.5, 1.0)
+
+
+def _adapted(model: str, remedy: Remedy) -> RequestAdaptedObservation:
+    return RequestAdaptedObservation(
+        model=model, reason=remedy.cause, drops=remedy.drops, content=remedy.told
+    )
 
 
 def _state(state: str, reason: str, message: str = "") -> AgentStateChangedObservation:

@@ -31,28 +31,28 @@ def _budget(tokens: int) -> Mapping[str, Any]:
     return {"thinking": {"type": "enabled", "budget_tokens": tokens}}
 
 
-_ALL = _adaptive("low medium high xhigh max", _SHOWN)
-_BUDGETS = {"low": _budget(4_096), "medium": _budget(10_240), "high": _budget(24_576)}
+ADAPTIVE = _adaptive("low medium high xhigh max", _SHOWN)
+BUDGETS = {"low": _budget(4_096), "medium": _budget(10_240), "high": _budget(24_576)}
 
 CLAUDE: Rows = {
     "claude": {
         "always": {"thinking": _SHOWN},
-        "efforts": _ALL,
+        "efforts": ADAPTIVE,
         "unwanted": _SAMPLING,
         "forced_tools": False,
         "is_bound": True,
         "most_output_tokens": 128_000,
     },
-    r"claude-haiku-5[.-]5": {"efforts": _OFF | _ALL},
+    r"claude-haiku-5[.-]5": {"efforts": _OFF | ADAPTIVE},
     r"claude-(fable|mythos)-5(?![.-]\d(?!\d))": {"is_bound": False},
     r"claude-(opus|sonnet|haiku)-5(?![.-]\d(?!\d))": {
-        "efforts": _OFF | _ALL,
+        "efforts": _OFF | ADAPTIVE,
         "forced_tools": True,
         "is_bound": False,
     },
     r"claude-\w+-4[.-][78](?!\d)": {
         "always": {},
-        "efforts": _OFF | _ALL,
+        "efforts": _OFF | ADAPTIVE,
         "forced_tools": True,
         "is_bound": False,
     },
@@ -65,7 +65,7 @@ CLAUDE: Rows = {
     },
     r"claude-(\w+-4(?![.-][678](?!\d))|3)": {
         "always": {},
-        "efforts": _OFF | _BUDGETS,
+        "efforts": _OFF | BUDGETS,
         "unwanted": (),
         "forced_tools": True,
         "is_bound": False,

@@ -8,15 +8,16 @@ from typing import Any
 
 from agentcli.llm.sdk import SDKProtocol
 from agentcli.llm.wire_protocol import dump, token_count, wire_arguments, wire_name
-from agentcli.messages import Message, Request, Role, ToolCall, ToolChoice, ToolSchema, Usage
+from agentcli.messages import Message, Request, Role, ToolCall, ToolSchema, Usage
 
 
 class OpenAIProtocol(SDKProtocol):
     sdk, client = "openai", "OpenAI"
 
     @abstractmethod
-    def _user(self, blocks: bytes) -> bytes:
-        """Return a message of the user with these content blocks."""
+    def _user(self, blocks: bytes, *, after_tool: bool) -> bytes:
+        """Return a message of the user with these content blocks, with what must stand before it
+        if it follows the result of a tool."""
 
     @abstractmethod
     def _tool(self, tool: ToolSchema) -> dict[str, Any]:
@@ -27,7 +28,7 @@ class OpenAIProtocol(SDKProtocol):
         if not request.tools:
             return {}
         members: dict[str, Any] = {"tools": [self._tool(tool) for tool in request.tools]}
-        if request.tool_choice is not ToolChoice.AUTO:
+        if self._chooses(request):
             members["tool_choice"] = request.tool_choice.value
         return members
 
@@ -35,21 +36,28 @@ class OpenAIProtocol(SDKProtocol):
         """Return the content blocks of a user message that has to follow `message`."""
         return []
 
+    def _is_user(self, message: Message) -> bool:
+        """Whether a message is sent as the user's, which the system text may have to be."""
+        as_user = message.role is Role.SYSTEM and self.traits.system_role == "user"
+        return as_user or message.role is Role.USER
+
     def _merged(self, messages: Sequence[Message]) -> bytes:
         """Return a JSON array of `messages`; consecutive user messages become one."""
         out: list[bytes] = []
         blocks: list[bytes] = []
+        after_tool = False
         for message, part in zip(messages, self._parts.of(messages), strict=True):
-            if message.role is Role.USER:
+            if self._is_user(message):
                 blocks.append(part)
             elif part:
                 if blocks and message.role is not Role.TOOL:
-                    out.append(self._user(b",".join(blocks)))
+                    out.append(self._user(b",".join(blocks), after_tool=after_tool))
                     blocks = []
                 out.append(part)
-                blocks += self._following(message)
+                after_tool = message.role is Role.TOOL
+                blocks += self._following(self._visible(message))
         if blocks:
-            out.append(self._user(b",".join(blocks)))
+            out.append(self._user(b",".join(blocks), after_tool=after_tool))
         return b"[" + b",".join(out) + b"]"
 
 

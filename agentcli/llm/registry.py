@@ -8,11 +8,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cache, partial
+from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
 from agentcli.errors import ConfigError, SetupNeeded
 from agentcli.llm.catalog import catalogued_models
 from agentcli.llm.families import BY_PROTOCOL
+from agentcli.llm.findings import Findings
 from agentcli.llm.probing import Ask, Facts, begin, facts_of, listed, loaded_at, models_at
 from agentcli.llm.provider import (
     PROTOCOLS,
@@ -50,6 +52,8 @@ class Providers:
     read_timeout_s: float = 120.0
     key_fault: str = ""
     """Why keys that the user supplied could not be read."""
+    findings: Findings | None = None
+    """What refusals taught of endpoints, if that is kept."""
 
     def choose(self, wanted: str) -> str:
         """Return the full name of the model to use: `wanted`, or else the first that a key or a
@@ -149,7 +153,7 @@ class Providers:
             except ConfigError as error:
                 fault = f"provider {provider}: {error.message}"
                 raise ConfigError(fault, hint=error.hint) from error
-        return Endpoint(
+        endpoint = Endpoint(
             provider=provider,
             model=model,
             base_url=base_url,
@@ -163,6 +167,13 @@ class Providers:
             connect_timeout_s=self.connect_timeout_s,
             read_timeout_s=self.read_timeout_s,
         )
+        found = self.findings.of(endpoint) if self.findings else {}
+        return replace(endpoint, traits=endpoint.traits.with_changes(found))
+
+    def keep(self, endpoint: Endpoint, changes: Mapping[str, Any]) -> None:
+        """Keep what a refusal taught of an endpoint, for later sessions."""
+        if self.findings:
+            self.findings.keep(endpoint, changes)
 
     def _address(self, provider: str) -> str:
         """Return where the provider is; of several addresses, the first at which models are."""
@@ -252,7 +263,7 @@ class Providers:
                 hint=f"use one of: {', '.join(protocol_names())}",
             )
         protocol: WireProtocol = speaker(endpoint)
-        return _reading_text(protocol, name, options.tool_format)
+        return _reading_text(protocol, name, options.tool_format, endpoint.traits)
 
     def _protocol_name(self, provider: str, base_url: str) -> str:
         return self._options(provider).api or built_in(provider).protocol or _guess(base_url)
@@ -351,13 +362,15 @@ def require_address(base_url: str) -> SplitResult:
     raise ConfigError(f"{base_url!r} is not the address of a server", hint=hint)
 
 
-def _reading_text(protocol: WireProtocol, wire_format: str, tool_format: str) -> WireProtocol:
-    """Return `protocol` with what its replies have in their text, if that may be thinking or calls:
-    not with the wire formats that hardly any server of open models speaks."""
-    if tool_format == "text":
+def _reading_text(
+    protocol: WireProtocol, wire_format: str, tool_format: str, traits: Traits
+) -> WireProtocol:
+    """Return `protocol` with what its replies have in their text, thinking or calls. Calls are
+    looked for by themselves only in the wire format that servers of open models speak."""
+    if tool_format == "text" or (tool_format == "auto" and traits.tools == "text"):
         return TextTools(protocol, DIALECTS, tell_in_text=True)
     if tool_format == "auto":
-        return TextTools(protocol, DIALECTS) if wire_format == _OPEN_FORMAT else protocol
+        return TextTools(protocol, DIALECTS if wire_format == _OPEN_FORMAT else ())
     return TextTools(protocol, () if tool_format == "native" else (tool_format,))
 
 

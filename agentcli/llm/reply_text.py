@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from agentcli.llm.call_dialects import BARE, DIALECTS, PLAIN_MARKS, THOUGHTS, Dialect
 from agentcli.llm.text_calls import Tools, named_call, python_calls, read_block
 from agentcli.llm.wire_protocol import unique_calls
-from agentcli.messages import FinishReason, Reply, ToolCall
+from agentcli.messages import FinishReason, ProviderData, Reply, ToolCall
 
 _USABLE = (FinishReason.STOP, FinishReason.TOOL_CALLS)
 _BARE_MEMBERS = {"name", "function", "arguments", "parameters", "args", "input", "type", "id"}
@@ -96,10 +96,18 @@ def understood(
             reply,
             tool_calls=unique_calls(found.calls, "call_"),
             finish_reason=FinishReason.TOOL_CALLS,
-            # It gives the order of a reply's parts, which did not include these calls.
-            provider_data=None,
+            provider_data=_without_content(reply.provider_data),
         )
     return reply, found, thought
+
+
+def _without_content(data: ProviderData | None) -> ProviderData | None:
+    """Return provider data of a chat message without the text as it came: the calls in it go back
+    as calls. Other wire formats have items with types."""
+    if data is None or "content" not in data.items[0] or "type" in data.items[0]:
+        return data
+    rest = {name: value for name, value in data.items[0].items() if name != "content"}
+    return replace(data, items=(rest,)) if rest else None
 
 
 def _calls_in_thought(thought: str, tools: Tools, dialects: Collection[str]) -> Found | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from agentcli.llm.catalog import Catalog
@@ -92,4 +92,5 @@ class Roles:
             return self._registry.protocol(endpoint)
 
         protocol = self._registry.protocol(endpoint)
-        return ModelClient(protocol, name, self._settings, self.catalog, with_new_key)
+        keep = partial(self._registry.keep, endpoint)
+        return ModelClient(protocol, name, self._settings, self.catalog, with_new_key, keep)

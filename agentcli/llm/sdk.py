@@ -7,10 +7,12 @@ whole body and their models of answers.
 from __future__ import annotations
 
 import importlib
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
+from hashlib import sha256
 from typing import Any, ClassVar
 from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
@@ -18,8 +20,10 @@ from agentcli.errors import LLMError
 from agentcli.llm.answers import checked_answer, refused_reply, taken_apart
 from agentcli.llm.classify import classify
 from agentcli.llm.connections import http_failure
+from agentcli.llm.healing import Remedy, find_remedy
 from agentcli.llm.lazy_sdk import make_lazy
 from agentcli.llm.provider import built_in
+from agentcli.llm.traits import Efforts, Traits
 from agentcli.llm.wire_protocol import (
     Endpoint,
     ReplySize,
@@ -29,7 +33,7 @@ from agentcli.llm.wire_protocol import (
     parsing_reply,
     unknown_failure,
 )
-from agentcli.messages import Message, Reply, Request
+from agentcli.messages import Message, ProviderData, Reply, Request, Role, ToolChoice
 
 
 class SDKProtocol(ABC):
@@ -40,27 +44,94 @@ class SDKProtocol(ABC):
     """The name of the SDK's client class."""
     path: ClassVar[str]
     models_path: ClassVar[str] = "/models"
+    output_limit: ClassVar[str]
+    """The body member that caps a reply."""
+    usual_efforts: ClassVar[Efforts]
+    """How the effort is told, unless an endpoint's traits say otherwise."""
+    call_ids: ClassVar[str]
+    """A regular expression for the ids of calls that it takes."""
+    call_prefix: ClassVar[str] = "call_"
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
         self._size = ReplySize()
-        self._parts = WireParts(
-            self._wire if endpoint.images else lambda message: self._wire(_without_images(message))
-        )
+        self._parts = WireParts(lambda message: self._wire(self._visible(message)))
         self._client: Any = None
+
+    @property
+    def traits(self) -> Traits:
+        return self._endpoint.traits
+
+    @property
+    def origin(self) -> str:
+        """What provider data is marked with; it goes back only where that is the same."""
+        return f"{type(self).__name__} {self._endpoint.family}"
+
+    def remedy(self, error: LLMError, request: Request) -> Remedy | None:
+        return find_remedy(error, self.traits, self.members(request), request)
+
+    def learn(self, changes: Mapping[str, Any]) -> None:
+        traits = self.traits.with_changes(changes)
+        self._endpoint = replace(self._endpoint, traits=traits)
+        self._parts.forget()
 
     @abstractmethod
     def _body(self, request: Request) -> bytes: ...
 
-    def _head(self, request: Request, limit: str) -> dict[str, Any]:
-        """Return the body members that all wire formats share; `limit` is the name of the member
-        that caps the reply."""
-        head: dict[str, Any] = {"model": self._endpoint.model, limit: request.max_output_tokens}
+    def members(self, request: Request) -> dict[str, Any]:
+        """Return the members of the request's body other than the conversation, with the user's
+        additions and without what the endpoint or the user does not want."""
+        unwanted = {*self.traits.unwanted, *self._endpoint.drop_params}
+        wanted = {**self._members(request), **self._endpoint.extra_body}
+        return {name: value for name, value in wanted.items() if name not in unwanted}
+
+    @abstractmethod
+    def _members(self, request: Request) -> dict[str, Any]:
+        """Return the members of a body other than the conversation."""
+
+    def _common_members(self, request: Request) -> dict[str, Any]:
+        """Return the members that all wire formats have."""
+        traits = self.traits
+        limit = request.max_output_tokens
+        members: dict[str, Any] = {
+            "model": self._endpoint.model,
+            traits.output_limit or self.output_limit: min(
+                limit, traits.most_output_tokens or limit
+            ),
+        }
         if self._endpoint.stream:
-            head["stream"] = True
+            members["stream"] = True
         if request.temperature is not None:
-            head["temperature"] = request.temperature
-        return head
+            members["temperature"] = request.temperature
+        return {**members, **traits.always, **traits.effort(request.effort, self.usual_efforts)}
+
+    def _visible(self, message: Message) -> Message:
+        """Return `message` with only the images that the endpoint takes."""
+        if not message.image_urls:
+            return message
+        hidden = self.traits.images == "none" or not self._endpoint.images
+        in_result = self.traits.images == "messages" and message.role is Role.TOOL
+        return _without_images(message) if hidden or in_result else message
+
+    def _own_data(self, message: Message) -> ProviderData | None:
+        data = message.provider_data
+        return data if data is not None and data.provider == self.origin else None
+
+    def _wire_id(self, call_id: str) -> str:
+        """Return the id as the endpoint takes it; the same for the same call, whoever made it."""
+        form = r"[a-zA-Z0-9]{9}" if self.traits.short_ids else self.call_ids
+        if self.traits.plain_ids:
+            form = r"[a-zA-Z0-9_-]{1,40}"
+        if re.fullmatch(form, call_id):
+            return call_id
+        digest = sha256(call_id.encode(errors="replace")).hexdigest()
+        return digest[:9] if self.traits.short_ids else f"{self.call_prefix}{digest[:24]}"
+
+    def _chooses(self, request: Request) -> bool:
+        """Whether the request's tool choice is to be told."""
+        if request.tool_choice is ToolChoice.REQUIRED:
+            return self.traits.forced_tools
+        return request.tool_choice is not ToolChoice.AUTO
 
     @abstractmethod
     def _wire(self, message: Message) -> list[Any]:

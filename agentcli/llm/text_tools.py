@@ -9,9 +9,9 @@ tools.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from agentcli.errors import LLMError
 from agentcli.events.progress import Notice, TextDelta
@@ -25,8 +25,10 @@ from agentcli.messages import (
     ToolSchema,
     common_start,
 )
+from agentcli.settings import DIALECTS
 
 if TYPE_CHECKING:
+    from agentcli.llm.healing import Remedy
     from agentcli.llm.reply_text import Found
 
 OPEN, CLOSE = "<tool_call>", "</tool_call>"
@@ -103,6 +105,14 @@ class TextTools:
 
     def models(self) -> list[str]:
         return self._protocol.models()
+
+    def remedy(self, error: LLMError, request: Request) -> Remedy | None:
+        return self._protocol.remedy(error, self._plain(request))
+
+    def learn(self, changes: Mapping[str, Any]) -> None:
+        self._protocol.learn(changes)
+        if changes.get("tools") == "text":
+            self._tell_in_text, self._dialects = True, frozenset(DIALECTS)
 
     def abort(self) -> None:
         self._protocol.abort()

@@ -47,6 +47,10 @@ class Traits:
     """Whether what is to be cached may be marked."""
     short_ids: bool = False
     """Whether ids of calls have exactly nine letters and digits."""
+    plain_ids: bool = False
+    """Whether ids of calls have only letters, digits, `_` and `-`."""
+    cache_key: bool = False
+    """Whether the session's id may be sent, to find what is cached."""
     user_after_tool: bool = True
     """Whether a message of the user may follow the result of a tool."""
     not_returned: Sequence[str] = ()

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 from uuid import uuid4
 
 from agentcli.errors import AgentError, LLMError, LLMErrorKind
@@ -16,6 +16,9 @@ from agentcli.events.json_text import compact_json
 from agentcli.events.progress import Notice, ReasoningDelta, TextDelta, ToolCallStarted
 from agentcli.llm.traits import Traits
 from agentcli.messages import Message, Reply, Request, ToolCall, common_start
+
+if TYPE_CHECKING:
+    from agentcli.llm.healing import Remedy
 
 _PARSE_ERRORS = (
     ValueError,
@@ -33,8 +36,9 @@ _MOST_TOKENS = 1_000_000_000
 
 CHECK_ADDRESS = "is the base URL that of the API?"
 
-_LONGEST_ID = 32
-"""OpenAI accepts 40 characters; an id repeated in a session gets a few more to tell it apart."""
+_VARIANT = re.compile(r"([-@:](\d{8}|\d{4}-\d\d-\d\d|latest|preview|beta|free|nitro|v\d+))+$")
+
+_LONGEST_ID = 64
 
 log = logging.getLogger(__name__)
 
@@ -77,14 +81,14 @@ class Endpoint:
 
     @property
     def name(self) -> str:
-        """The model's full name, by which it recognises the provider data that it wrote itself."""
+        """The model's full name."""
         return f"{self.provider}/{self.model}"
 
-    def head(self, members: Mapping[str, Any]) -> dict[str, Any]:
-        """Return `members` of a request body with the user's additions and without the user's
-        exclusions."""
-        wanted = {**members, **self.extra_body}
-        return {name: value for name, value in wanted.items() if name not in self.drop_params}
+    @property
+    def family(self) -> str:
+        """The model's full name without its date or variant: what one of a family wrote for itself,
+        the others can read."""
+        return f"{self.provider}/{_VARIANT.sub('', self.model)}"
 
 
 @dataclass
@@ -117,6 +121,13 @@ class WireProtocol(Protocol):
     def models(self) -> list[str]:
         """Return the ids of the models that the endpoint offers. Raises LLMError."""
 
+    def remedy(self, error: LLMError, request: Request) -> Remedy | None:
+        """Return how to send `request` so that what the endpoint refused with `error` is not in it;
+        None if the error does not tell."""
+
+    def learn(self, changes: Mapping[str, Any]) -> None:
+        """Make requests with these changes of the endpoint's traits from now on."""
+
     def abort(self) -> None:
         """Drop the connection, from any thread; `answer` then fails soon."""
 
@@ -143,6 +154,10 @@ class WireParts:
             b",".join(dump(value) for value in self._encode(message)) for message in messages[same:]
         ]
         return self._parts
+
+    def forget(self) -> None:
+        """Serialise all messages anew next time."""
+        self._messages, self._parts = [], []
 
 
 def dump(value: Any) -> bytes:
@@ -198,13 +213,13 @@ def _encoded_twice(arguments: str) -> str | None:
 
 
 def unique_calls(calls: Iterable[ToolCall], prefix: str) -> tuple[ToolCall, ...]:
-    """Return `calls` with unique ids in a form that every provider accepts back."""
+    """Return `calls` with unique ids; those that the server gave are kept."""
     seen: set[str] = set()
     result = []
     for call in calls:
         call_id = call.id
-        fit = re.fullmatch(r"[a-zA-Z0-9_-]+", call_id) and len(call_id) <= _LONGEST_ID
-        if not fit or call_id in seen:
+        fits = call_id.isprintable() and 0 < len(call_id) <= _LONGEST_ID
+        if not fits or call_id in seen:
             call_id = f"{prefix}{uuid4().hex[:24]}"
         seen.add(call_id)
         result.append(ToolCall(call_id, call.name, call.arguments))

@@ -25,7 +25,7 @@ from agentcli.memory.condensers.old_results import OldResults
 from agentcli.memory.condensers.pipeline import Pipeline, merged
 from agentcli.memory.condensers.window import DropOldest
 from agentcli.memory.history_stats import TOKENS_AFTER, TOKENS_BEFORE, HistoryStats, is_poor
-from agentcli.memory.projection import Projector, visible
+from agentcli.memory.projection import Projector, changed_at, visible
 from agentcli.memory.summariser import Postponed
 from agentcli.memory.tokens import Size, TokenEstimator, size_of, tools_size
 from agentcli.memory.view import View, is_visible_to_model
@@ -89,6 +89,7 @@ class Memory:
         self._taken = 0
         self._stats = HistoryStats()
         self._masked: set[int] = set()
+        self._changed_at = -1
         self._grown = self._grown_steps = 0
         self._start(Projector())
 
@@ -130,6 +131,8 @@ class Memory:
         if any(isinstance(event, RewindAction) for event in new):
             self._shown, new = [], live(events)
             self._stats, self._masked = HistoryStats(), set()
+            self._changed_at = -1
+        self._changed_at = max(self._changed_at, changed_at(new))
         for event in new:
             self._stats.feed(event)
             if isinstance(event, CondensationAction):
@@ -137,7 +140,7 @@ class Memory:
         before = [events[event_id] for event_id in sorted(self._shown)]
         shown = visible([*before, *new], self._masked)
         self._masked.intersection_update([event.id for event in shown])
-        self._start(Projector())
+        self._start(Projector(self._changed_at))
         return shown
 
     def tokens(self, events: Sequence[Event]) -> int:

@@ -9,8 +9,14 @@ from itertools import takewhile
 from agentcli.events import Event
 from agentcli.events.actions import CondensationAction, RewindAction, SystemMessageAction
 from agentcli.events.live import newest, newest_first
-from agentcli.events.observations import PrefixChangedObservation, SessionStartedObservation
+from agentcli.events.observations import (
+    PrefixChangedObservation,
+    RequestAdaptedObservation,
+    SessionStartedObservation,
+)
 from agentcli.messages import Message, Request, Role, ToolSchema, common_start
+
+_EXCUSES = (CondensationAction, RewindAction, RequestAdaptedObservation)
 
 
 class PrefixCheck:
@@ -52,7 +58,7 @@ class PrefixCheck:
             return "system"
         if request.tools is not self._tools and request.tools != self._tools:
             return "tools"
-        excused = any(isinstance(event, CondensationAction | RewindAction) for event in new)
+        excused = any(isinstance(event, _EXCUSES) for event in new)
         return None if excused or same == len(self._messages) else f"message {same + 1}"
 
 

@@ -28,10 +28,11 @@ from agentcli.events.observations import (
     MCPObservation,
     RecallObservation,
     ReplyDiscardedObservation,
+    RequestAdaptedObservation,
     ToolResultObservation,
     UserRejectObservation,
 )
-from agentcli.messages import SLACK_CHARS, Message, ProviderData, ToolCall
+from agentcli.messages import SLACK_CHARS, Message, ProviderData, ToolCall, without
 
 MAX_OBSERVATION_CHARS = 30_000
 MAX_BOUNDED_CHARS = 120_000
@@ -61,6 +62,7 @@ class _OpenReply:
     parts_missing: int
     text: str = ""
     provider_data: ProviderData | None = None
+    prefix_changed: bool = False
     calls: dict[int, ToolCall] = field(default_factory=dict)
     results: dict[int, Message] = field(default_factory=dict)
     said_meanwhile: list[Message] = field(default_factory=list)
@@ -71,9 +73,12 @@ class _OpenReply:
 
 
 class Projector:
-    """Takes events one by one; `messages` only grows at its end, until a condensation."""
+    """Takes events one by one; `messages` only grows at its end, until a condensation or until
+    something is dropped. Of replies before the event `changed_at`, what stood before them has
+    changed since."""
 
-    def __init__(self) -> None:
+    def __init__(self, changed_at: int = -1) -> None:
+        self._changed_at = changed_at
         self._closed: list[Message] = []
         self._open: _OpenReply | None = None
         self._call_ids: set[str] = set()
@@ -91,6 +96,8 @@ class Projector:
                 self._open = None
         elif isinstance(event, CondensationAction) and event.summary:
             self._say(Message.user_message(event.summary))
+        elif isinstance(event, RequestAdaptedObservation):
+            self._drop(event.drops)
         elif isinstance(event, Observation):
             self._observe(event)
 
@@ -102,12 +109,18 @@ class Projector:
             return self._closed
         return [*self._closed, *_reply_messages(self._open)]
 
+    def _drop(self, what: str) -> None:
+        if what:
+            self._close()
+            self._closed = [without(what, message) for message in self._closed]
+
     def _add_to_reply(self, event: Event) -> None:
         assert event.reply is not None
         reply = self._open
         if reply is None or reply.id != event.reply.id:
             self._close()
-            reply = _OpenReply(event.reply.id, event.reply.total)
+            changed = event.id < self._changed_at
+            reply = _OpenReply(event.reply.id, event.reply.total, prefix_changed=changed)
             self._open = reply
         reply.parts_missing -= 1
         if event.provider_data is not None:
@@ -154,10 +167,22 @@ class Projector:
 
 def project(events: Iterable[Event]) -> list[Message]:
     """Return the conversation that `events` amount to, without what is condensed."""
-    projector = Projector()
-    for event in visible(live(list(events))):
+    alive = live(list(events))
+    projector = Projector(changed_at(alive))
+    for event in visible(alive):
         projector.feed(event)
     return list(projector.messages())
+
+
+def changed_at(events: Iterable[Event]) -> int:
+    """Return the id of the newest event that changed what is sent before it; -1 without any."""
+    return max((event.id for event in events if _takes_out(event)), default=-1)
+
+
+def _takes_out(event: Event) -> bool:
+    return isinstance(event, CondensationAction) and bool(
+        event.forgotten_ids() or event.masked_event_ids
+    )
 
 
 def visible(events: Sequence[Event], masked: Collection[int] = ()) -> Sequence[Event]:
@@ -258,7 +283,12 @@ def _reply_messages(reply: _OpenReply) -> list[Message]:
     messages = []
     if reply.text.strip() or calls:
         messages.append(
-            Message.from_tool_calls((call for _, call in calls), reply.text, reply.provider_data)
+            Message.from_tool_calls(
+                (call for _, call in calls),
+                reply.text,
+                reply.provider_data,
+                prefix_changed=reply.prefix_changed,
+            )
         )
     for event_id, call in calls:
         result = reply.results.get(event_id)

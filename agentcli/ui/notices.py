@@ -20,6 +20,7 @@ from agentcli.events.observations import (
     PrefixChangedObservation,
     RecallObservation,
     ReplyDiscardedObservation,
+    RequestAdaptedObservation,
     SessionStartedObservation,
 )
 from agentcli.events.progress import Status
@@ -49,6 +50,7 @@ def note(event: Event, verbose: int = 0) -> Line | None:
             | RewindAction()
             | RenameAction()
             | ModelSwitchedObservation()
+            | RequestAdaptedObservation()
             | GitCleanupObservation()
         ):
             return _dim(event.message)

@@ -21,6 +21,7 @@ from agentcli.llm.roles import ROLES, Roles
 from agentcli.llm.router import Router
 from agentcli.llm.spending import CallBudget
 from agentcli.llm.tool_choice import enforce_tool_choice
+from agentcli.llm.traits import Traits
 from agentcli.llm.wire_protocol import Endpoint
 from agentcli.messages import (
     FinishReason,
@@ -252,6 +253,12 @@ class Refusing:
     def abort(self):
         pass
 
+    def remedy(self, error, request):
+        return None
+
+    def learn(self, changes):
+        pass
+
     def answer(self, request):
         if self.key != self.good:
             raise LLMError(LLMErrorKind.AUTH, f"{self.key} is refused", hint="check the key")
@@ -317,9 +324,11 @@ def test_the_tool_choice_is_said_in_the_words_of_each_protocol(api, choice):
 
 
 def test_no_thinking_is_asked_for_where_it_would_be_refused():
-    endpoint = Endpoint("lab", "m", "http://x", None)
-    ours = ProviderData("lab/m", ({"type": "thinking", "thinking": "x", "signature": "y"},))
-    theirs = replace(ours, provider="lab/other")
+    budgets = {"high": {"thinking": {"type": "enabled", "budget_tokens": 24_576}}}
+    endpoint = Endpoint("lab", "m", "http://x", None, traits=Traits(efforts=budgets))
+    thinking = {"type": "thinking", "thinking": "x", "signature": "y"}
+    ours = ProviderData(AnthropicMessages(endpoint).origin, (thinking,))
+    theirs = replace(ours, provider="AnthropicMessages lab/other")
 
     def thinks(request: Request) -> bool:
         body = json.loads(AnthropicMessages(endpoint)._body(replace(request, effort="high")))

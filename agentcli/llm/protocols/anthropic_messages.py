@@ -7,13 +7,16 @@ the last two user messages (the API allows four).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Any
+from typing import Any, ClassVar
 
 from agentcli.events.progress import ReasoningDelta, TextDelta, ToolCallStarted
 from agentcli.llm.classify import stream_error
+from agentcli.llm.families import ADAPTIVE
+from agentcli.llm.pieces import whole_arguments
 from agentcli.llm.sdk import SDKProtocol
+from agentcli.llm.traits import Efforts
 from agentcli.llm.wire_protocol import (
     Endpoint,
     StillAlive,
@@ -44,10 +47,10 @@ from agentcli.messages import (
 _CACHE_MARK = {"cache_control": {"type": "ephemeral"}}
 _MARKED_USER_MESSAGES = 2
 _LEAST_THINKING_TOKENS = 1_024
-_THINKING_TOKENS = {"low": 4_096, "medium": 10_240, "high": 24_576}
 _TOOL_CHOICE = {ToolChoice.NONE: "none", ToolChoice.AUTO: "auto", ToolChoice.REQUIRED: "any"}
 _FINISH_REASONS = {
     "end_turn": FinishReason.STOP,
+    "pause_turn": FinishReason.PAUSED,
     "stop_sequence": FinishReason.STOP,
     "tool_use": FinishReason.TOOL_CALLS,
     "max_tokens": FinishReason.LENGTH,
@@ -55,6 +58,15 @@ _FINISH_REASONS = {
     "refusal": FinishReason.REFUSAL,
 }
 _THINKING = ("thinking", "redacted_thinking")
+_MOST_PAUSES = 10
+_PIECES = " pieces"
+"""Where a block holds pieces while it arrives: no member of a provider's is called so."""
+_BLOCK_OF_FIELD = {
+    "text": "text",
+    "thinking": "thinking",
+    "signature": "thinking",
+    "partial_json": "tool_use",
+}
 _FIELD_OF_DELTA = {
     "text_delta": "text",
     "thinking_delta": "thinking",
@@ -81,24 +93,50 @@ class _Group:
 class AnthropicMessages(SDKProtocol):
     sdk, client, path = "anthropic", "Anthropic", "/v1/messages"
     models_path = "/v1/models?limit=1000"
+    output_limit = "max_tokens"
+    usual_efforts: ClassVar[Efforts] = ADAPTIVE
+    call_ids = r"[a-zA-Z0-9_-]{1,64}"
+    call_prefix = "toolu_"
 
     def __init__(self, endpoint: Endpoint) -> None:
         super().__init__(endpoint)
         self._groups: list[_Group] = []
         self._grouped = 0
 
+    def answer(self, request: Request) -> Iterator[StreamItem]:
+        """Yield the reply as it arrives. One that the server paused is sent back for the server to
+        go on with, and what it then says belongs to the same reply; not if money is limited, which
+        was reckoned for one request."""
+        whole: Reply | None = None
+        for pauses_left in reversed(range(_MOST_PAUSES)):
+            for item in super().answer(request):
+                if isinstance(item, Reply):
+                    whole = item if whole is None else _joined(whole, item)
+                else:
+                    yield item
+            if whole is None or whole.finish_reason is not FinishReason.PAUSED:
+                break
+            if not pauses_left or request.budget_usd is not None:
+                whole = replace(whole, finish_reason=FinishReason.LENGTH)
+                break
+            request = replace(request, messages=[*request.messages, _message(whole)])
+        if whole is not None:
+            yield whole
+
+    def learn(self, changes: Mapping[str, Any]) -> None:
+        super().learn(changes)
+        self._groups, self._grouped = [], 0
+
     def _read(self, events: Iterator[Mapping[str, Any]]) -> Iterator[StreamItem]:
-        return _read(events, self._endpoint.name)
+        return _read(events, self.origin)
 
     def _parse(self, data: Mapping[str, Any]) -> Reply:
-        return parse_reply(data, self._endpoint.name)
+        return parse_reply(data, self.origin)
 
-    def _body(self, request: Request) -> bytes:
-        head = self._head(request, "max_tokens")
-        if thinking := self._thinking_tokens(request):
-            if request.budget_usd is None:
-                head["max_tokens"] = max(request.max_output_tokens, thinking + 4_096)
-            head["thinking"] = {"type": "enabled", "budget_tokens": thinking}
+    def _members(self, request: Request) -> dict[str, Any]:
+        head = self._common_members(request)
+        self._limit_thinking(head, request)
+        marked = _CACHE_MARK if self.traits.cache_marks else {}
         if request.tools:
             tools: list[dict[str, Any]] = [
                 {
@@ -108,35 +146,45 @@ class AnthropicMessages(SDKProtocol):
                 }
                 for tool in request.tools
             ]
-            tools[-1] |= _CACHE_MARK
+            tools[-1] |= marked
             head["tools"] = tools
-            if request.tool_choice is not ToolChoice.AUTO:
+            if self._chooses(request):
                 head["tool_choice"] = {"type": _TOOL_CHOICE[request.tool_choice]}
         system = "\n\n".join(m.content for m in request.messages if m.role is Role.SYSTEM)
-        if system:
-            head["system"] = [{"type": "text", "text": system, **_CACHE_MARK}]
-        head = self._endpoint.head(head)
-        return join_object(head, messages=self._messages(request.messages))
+        if system and self.traits.system_role != "user":
+            head["system"] = [{"type": "text", "text": system, **marked}]
+        return head
 
-    def _thinking_tokens(self, request: Request) -> int:
-        """Return how many tokens the model may think; with a budget, at most half of the output."""
-        wanted = _THINKING_TOKENS.get(request.effort or "", 0)
-        if not self._may_think(request):
-            return 0
+    def _body(self, request: Request) -> bytes:
+        return join_object(self.members(request), messages=self._messages(request.messages))
+
+    def _limit_thinking(self, head: dict[str, Any], request: Request) -> None:
+        """Fit the tokens that an older model may think into the reply's cap, which grows unless
+        money is limited; leave thinking out where it is not possible."""
+        thinking = head.get("thinking") or {}
+        if thinking.get("type") != "enabled":
+            return
+        cap, tokens = self.traits.output_limit or self.output_limit, thinking["budget_tokens"]
         if request.budget_usd is not None:
-            wanted = min(wanted, request.max_output_tokens // 2)
-        return wanted if wanted >= _LEAST_THINKING_TOKENS else 0
+            tokens = min(tokens, head[cap] // 2)
+        if tokens < _LEAST_THINKING_TOKENS or not self._may_think(request):
+            del head["thinking"]
+            return
+        head["thinking"] = {**thinking, "budget_tokens": tokens}
+        head[cap] = max(head[cap], tokens + 4_096) if request.budget_usd is None else head[cap]
+        head.pop("temperature", None)
 
     def _may_think(self, request: Request) -> bool:
-        """Whether thinking is possible: not after tool calls that another model made without it,
-        nor where a call is forced."""
+        """Whether an older model may think: not after tool calls that another model made without
+        it, nor where a call is forced."""
         if request.tool_choice is ToolChoice.REQUIRED:
             return False
         replies = (m for m in reversed(request.messages) if m.role is Role.ASSISTANT)
         last = next(replies, None)
         if last is None or not last.tool_calls:
             return True
-        return last.provider_data is not None and last.provider_data.provider == self._endpoint.name
+        data = self._own_data(last)
+        return data is not None and any(block["type"] in _THINKING for block in data.items)
 
     def _messages(self, messages: Sequence[Message]) -> bytes:
         """Return the messages with alternating roles: consecutive ones of a role become one message
@@ -153,7 +201,7 @@ class AnthropicMessages(SDKProtocol):
         self._grouped = len(parts)
         wire = [group.wire for group in self._groups]
         users = [n for n, group in enumerate(self._groups[-4:], len(wire[:-4])) if group.by_user]
-        for number in users[-_MARKED_USER_MESSAGES:]:
+        for number in users[-_MARKED_USER_MESSAGES:] if self.traits.cache_marks else ():
             wire[number] = wire[number][: -len(b"}]}")] + b"," + dump(_CACHE_MARK)[1:] + b"]}"
         return b"[" + b",".join(wire) + b"]"
 
@@ -169,39 +217,74 @@ class AnthropicMessages(SDKProtocol):
             groups.append(_Group(role, part))
 
     def _wire(self, message: Message) -> list[dict[str, Any]]:
-        """Return a message's content blocks; those of a reply with thinking keep their order."""
+        """Return a message's content blocks; those of a reply of this model as they came."""
         if message.role is Role.SYSTEM:
-            return []
+            as_user = self.traits.system_role == "user"
+            return _content(message.content or " ", message) if as_user else []
         if message.role is Role.USER:
             return _content(message.content or " ", message)
         if message.role is Role.TOOL:
-            result: dict[str, Any] = {"type": "tool_result", "tool_use_id": message.tool_call_id}
+            call_id = self._wire_id(message.tool_call_id or "")
+            result: dict[str, Any] = {"type": "tool_result", "tool_use_id": call_id}
             result["content"] = _content(message.content, message)
             return [result | {"is_error": True} if message.is_error else result]
-        calls = [_tool_use(call) for call in message.tool_calls]
-        data = message.provider_data
-        if data is None or data.provider != self._endpoint.name:
+        calls = [self._tool_use(call) for call in message.tool_calls]
+        data = self._own_data(message)
+        if data is None:
             said = message.content.rstrip()
             return ([{"type": "text", "text": said}] if said else []) + calls
         out: list[dict[str, Any]] = []
         remaining = iter(calls)
         for block in data.items:
             if block["type"] == "text":
-                out.append({"type": "text", "text": block.get("text") or message.content})
+                text = {"text": message.content, **block}
+                out += [text] if _is_said(text) else []
             elif block["type"] == "tool_use":
-                out += islice(remaining, 1)
-            else:
+                out += [{**block, **call} for call in islice(remaining, 1)]
+            elif self._is_valid(block, message):
                 out.append(dict(block))
-        return out
+        return [*out, *remaining]
+
+    def _is_valid(self, block: Mapping[str, Any], message: Message) -> bool:
+        """Whether a block may still go back. Thinking that is bound to what came before it may not,
+        once that has changed."""
+        unbound = message.prefix_changed and self.traits.is_bound and block["type"] in _THINKING
+        return not unbound and block["type"] not in self.traits.not_returned
+
+    def _tool_use(self, call: ToolCall) -> dict[str, Any]:
+        return {
+            "type": "tool_use",
+            "id": self._wire_id(call.id),
+            "name": wire_name(call.name),
+            "input": wire_arguments(call.arguments),
+        }
 
 
-def _tool_use(call: ToolCall) -> dict[str, Any]:
-    return {
-        "type": "tool_use",
-        "id": call.id,
-        "name": wire_name(call.name),
-        "input": wire_arguments(call.arguments),
-    }
+def _joined(first: Reply, second: Reply) -> Reply:
+    """Return two parts of a paused reply as one."""
+    blocks = (*_blocks_of(first), *_blocks_of(second))
+    origin = next((p.provider_data.provider for p in (first, second) if p.provider_data), None)
+    return replace(
+        second,
+        text=first.text + second.text,
+        tool_calls=first.tool_calls + second.tool_calls,
+        usage=first.usage + second.usage,
+        reasoning=first.reasoning + second.reasoning,
+        provider_data=ProviderData(origin, blocks) if origin else None,
+    )
+
+
+def _blocks_of(reply: Reply) -> list[Mapping[str, Any]]:
+    """Return the blocks of a part of a reply, each with its text."""
+    if reply.provider_data is None:
+        said = [{"type": "text", "text": reply.text}] if reply.text.strip() else []
+        return [*said, *({"type": "tool_use"} for _ in reply.tool_calls)]
+    blocks = reply.provider_data.items
+    return [{"text": reply.text, **b} if b["type"] == "text" else b for b in blocks]
+
+
+def _message(reply: Reply) -> Message:
+    return Message.from_tool_calls(reply.tool_calls, reply.text, reply.provider_data)
 
 
 def _content(text: str, message: Message) -> list[dict[str, Any]]:
@@ -220,25 +303,33 @@ def _content(text: str, message: Message) -> list[dict[str, Any]]:
 class _Collected:
     """The part of a reply received so far: blocks by index, and the pieces of open ones."""
 
-    provider: str
+    origin: str
     id: str = ""
     model: str = ""
-    blocks: dict[int, dict[str, Any]] = field(default_factory=dict)
-    pieces: dict[tuple[int, str], list[str]] = field(default_factory=dict)
-    stop_reason: str | None = None
+    blocks: list[dict[str, Any]] = field(default_factory=list)
+    at: dict[object, dict[str, Any]] = field(default_factory=dict)
+    """By index, the block that began there last."""
+    stop_reason: str = ""
     usage: dict[str, Any] = field(default_factory=dict)
 
-    def start(self, index: int, block: Mapping[str, Any]) -> Iterator[StreamItem]:
-        self.blocks[index] = dict(block)
+    def start(self, index: object, block: Mapping[str, Any]) -> Iterator[StreamItem]:
+        """Begin a block: a new one, whatever its index says."""
+        self.at[index] = dict(block)
+        self.blocks.append(self.at[index])
         if block["type"] == "tool_use":
             yield ToolCallStarted(str(block.get("name") or ""))
 
-    def take_delta(self, index: int, delta: Mapping[str, Any]) -> Iterator[StreamItem]:
-        name = _FIELD_OF_DELTA.get(str(delta.get("type")))
+    def take_delta(self, index: object, delta: Mapping[str, Any]) -> Iterator[StreamItem]:
+        kind = str(delta.get("type"))
+        if kind == "citations_delta":
+            block = self._block(index, "text")
+            block["citations"] = [*(block.get("citations") or []), delta["citation"]]
+        name = _FIELD_OF_DELTA.get(kind)
         if name is None:
             return
-        piece = text_of(delta[name])
-        self.pieces.setdefault((index, name), []).append(piece)
+        piece = text_of(delta.get(name) or "")
+        block = self._block(index, _BLOCK_OF_FIELD[name])
+        block.setdefault(_PIECES, {}).setdefault(name, []).append(piece)
         if name == "text":
             yield TextDelta(piece)
         elif name == "thinking":
@@ -246,55 +337,78 @@ class _Collected:
         else:
             yield StillAlive()
 
+    def _block(self, index: object, kind: str) -> dict[str, Any]:
+        """Return the block of a delta; one that nothing began begins with it."""
+        if index not in self.at:
+            for _ in self.start(index, {"type": kind}):
+                pass
+        return self.at[index]
+
     def count(self, usage: object) -> None:
         if isinstance(usage, Mapping):
             self.usage |= {name: value for name, value in usage.items() if value is not None}
 
-    def reply(self) -> Reply:
-        if self.stop_reason is None:
+    def reply(self, *, ended: bool) -> Reply:
+        if not self.stop_reason and not (ended and self.blocks):
             raise broken_off()
-        for (index, name), pieces in self.pieces.items():
-            block = self.blocks[index]
-            block[name] = "".join([block.get(name) or "", *pieces])
-        blocks = [self.blocks[index] for index in sorted(self.blocks)]
+        blocks = [_put_together(block) for block in self.blocks]
+        used = [block for block in blocks if block["type"] == "tool_use"]
         calls = unique_calls(
-            (
-                tool_call(b.get("id"), b.get("name"), b.pop("partial_json", b.get("input")))
-                for b in blocks
-                if b["type"] == "tool_use"
-            ),
-            "toolu_",
+            (tool_call(b.get("id"), b.get("name"), b.get("input")) for b in used), "toolu_"
         )
-        thought = any(block["type"] in _THINKING for block in blocks)
+        usual = FinishReason.TOOL_CALLS if calls else FinishReason.STOP
+        kept = _kept(blocks)
         return Reply(
             text="".join(b.get("text") or "" for b in blocks if b["type"] == "text"),
             tool_calls=calls,
-            finish_reason=_FINISH_REASONS.get(self.stop_reason, FinishReason.STOP),
+            finish_reason=_FINISH_REASONS.get(self.stop_reason, usual),
             usage=_usage(self.usage),
             model=self.model,
             response_id=self.id,
             reasoning="".join(b.get("thinking") or "" for b in blocks if b["type"] == "thinking"),
-            provider_data=(ProviderData(self.provider, tuple(_kept(blocks))) if thought else None),
+            provider_data=ProviderData(self.origin, tuple(kept)) if kept else None,
         )
 
 
+def _put_together(block: dict[str, Any]) -> dict[str, Any]:
+    """Return a block with the text that came in pieces. The input of a call stays JSON text; it may
+    also have come whole at the start of the block."""
+    pieces: dict[str, list[str]] = block.pop(_PIECES, {})
+    for name, each in pieces.items():
+        if name != "partial_json":
+            block[name] = "".join([block.get(name) or "", *each])
+        elif arguments := whole_arguments(each):
+            is_own = block["type"] == "tool_use"
+            block["input"] = arguments if is_own else wire_arguments(arguments)
+    return block
+
+
 def _kept(blocks: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return what must be sent back of a reply with thinking: the thinking blocks unchanged, and
-    the order of the others. Text is repeated only where several blocks would otherwise merge."""
-    several = sum(block["type"] == "text" for block in blocks) > 1
+    """Return what must be sent back of a reply besides its text and calls; nothing if there is
+    none. Text is repeated only where several blocks would otherwise merge."""
+    said = [block for block in blocks if block["type"] == "text" and _is_said(block)]
     kept: list[dict[str, Any]] = []
     for block in blocks:
-        if block["type"] in _THINKING:
-            kept.append(dict(block))
-        elif block["type"] == "text" and block.get("text"):
-            kept.append({"type": "text", **({"text": block["text"]} if several else {})})
-        elif block["type"] == "tool_use":
-            kept.append({"type": "tool_use"})
-    return kept
+        members = {name: value for name, value in block.items() if value is not None}
+        if block["type"] == "tool_use":
+            kept.append({n: v for n, v in members.items() if n not in ("id", "name", "input")})
+        elif block["type"] != "text":
+            kept.append(members)
+        elif _is_said(block):
+            if len(said) == 1:
+                members.pop("text")
+            kept.append({n: v for n, v in members.items() if v != []})
+    return kept if any(block.keys() - {"type"} for block in kept) else []
 
 
-def _read(events: Iterator[Mapping[str, Any]], provider: str) -> Iterator[StreamItem]:
-    collected = _Collected(provider)
+def _is_said(block: Mapping[str, Any]) -> bool:
+    """Whether a text block says something: blank ones are refused."""
+    return bool((block.get("text") or "").strip())
+
+
+def _read(events: Iterator[Mapping[str, Any]], origin: str) -> Iterator[StreamItem]:
+    collected = _Collected(origin)
+    answered = False
     for event in events:
         match event.get("type"):
             case "message_start":
@@ -302,29 +416,33 @@ def _read(events: Iterator[Mapping[str, Any]], provider: str) -> Iterator[Stream
                 collected.id, collected.model = message.get("id", ""), message.get("model", "")
                 collected.count(message.get("usage"))
             case "content_block_start":
-                yield from collected.start(event["index"], event["content_block"])
+                yield from collected.start(event.get("index"), event["content_block"])
             case "content_block_delta":
-                yield from collected.take_delta(event["index"], event["delta"])
+                yield from collected.take_delta(event.get("index"), event["delta"])
             case "message_delta":
-                collected.stop_reason = event["delta"].get("stop_reason")
+                delta = event.get("delta") or {}
+                collected.stop_reason = delta.get("stop_reason") or collected.stop_reason
                 collected.count(event.get("usage"))
             case "message_stop":
-                yield collected.reply()
+                answered = True
+                yield collected.reply(ended=True)
             case "error":
                 raise stream_error(event.get("error"))
         yield StillAlive(idle=True)
+    if not answered:
+        yield collected.reply(ended=False)
 
 
-def parse_reply(data: Mapping[str, Any], provider: str) -> Reply:
+def parse_reply(data: Mapping[str, Any], origin: str) -> Reply:
     if data.get("type") != "message" or not isinstance(data.get("content"), list):
         raise bad_response("the server sent a reply without a message")
-    collected = _Collected(provider, data.get("id") or "", data.get("model") or "")
+    collected = _Collected(origin, data.get("id") or "", data.get("model") or "")
     for index, block in enumerate(data["content"]):
         for _ in collected.start(index, block):
             pass
-    collected.stop_reason = data.get("stop_reason")
+    collected.stop_reason = data.get("stop_reason") or ""
     collected.count(data.get("usage"))
-    return collected.reply()
+    return collected.reply(ended=True)
 
 
 def _usage(usage: Mapping[str, Any]) -> Usage:

@@ -5,13 +5,17 @@ Format: https://platform.openai.com/docs/api-reference/chat
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from agentcli.errors import LLMError, LLMErrorKind
 from agentcli.events.progress import ReasoningDelta, TextDelta, ToolCallStarted
 from agentcli.llm.classify import stream_error
 from agentcli.llm.openai_sdk import OpenAIProtocol, called_function, openai_usage
+from agentcli.llm.pieces import OpenCalls, merge
+from agentcli.llm.traits import levels
 from agentcli.llm.wire_protocol import (
     StillAlive,
     StreamItem,
@@ -20,7 +24,6 @@ from agentcli.llm.wire_protocol import (
     dump,
     join_object,
     text_of,
-    tool_call,
     unique_calls,
 )
 from agentcli.messages import (
@@ -30,7 +33,6 @@ from agentcli.messages import (
     Reply,
     Request,
     Role,
-    ToolCall,
     ToolSchema,
 )
 
@@ -45,189 +47,221 @@ _FINISH_REASONS = {
 }
 _FAILED = ("error", "network_error", "insufficient_system_resource")
 """Finish reasons of servers that could not complete the reply."""
-_REASONING_FIELDS = ("reasoning_content", "reasoning")
+_TOO_LONG = "model_context_window_exceeded"
+"""The finish reason with which z.ai answers a prompt that does not fit."""
+_REBUILT = ("role", "content", "tool_calls", "function_call", "refusal")
+"""Members of a message that are made from the reply when it goes back."""
+_ONLY_ANSWERED = ("annotations", "audio")
+"""Members of answers that requests have no place for."""
+_REASONING = re.compile("reason|think|thought")
+_END_OF_THOUGHT = re.compile(r"</(?:\w+:)?think(?:ing)?>|\[/THINK\]|<channel\|>")
+_NO_PARTS: list[dict[str, Any]] = []
+_BETWEEN = dump({"role": "assistant", "content": "Understood."})
+"""What stands between a tool's result and the user where one may not follow the other."""
 
 
 class ChatCompletions(OpenAIProtocol):
     path = "/chat/completions"
+    output_limit = "max_tokens"
+    usual_efforts = levels("none minimal low medium high xhigh max")
+    call_ids = r"[\w.:-]{1,40}"
 
     def _read(self, events: Iterator[Mapping[str, Any]]) -> Iterator[StreamItem]:
-        return _read(events, self._endpoint.name)
+        return _read(events, self.origin)
 
     def _parse(self, data: Mapping[str, Any]) -> Reply:
-        return parse_reply(data, self._endpoint.name)
+        return parse_reply(data, self.origin)
+
+    def _members(self, request: Request) -> dict[str, Any]:
+        head = self._common_members(request)
+        if self._endpoint.stream:
+            head["stream_options"] = {"include_usage": True}
+        if self.traits.cache_key and request.session_id:
+            head["prompt_cache_key"] = request.session_id
+        return head | self._tools(request)
 
     def _body(self, request: Request) -> bytes:
-        endpoint = self._endpoint
-        genuine = endpoint.provider == "openai-chat"
-        limit = "max_completion_tokens" if genuine else "max_tokens"
-        head = self._head(request, limit)
-        if endpoint.stream:
-            head["stream_options"] = {"include_usage": True}
-        if genuine and request.session_id:
-            head["prompt_cache_key"] = request.session_id
-        if request.effort:
-            head["reasoning_effort"] = request.effort
-        head |= self._tools(request)
-        return join_object(endpoint.head(head), messages=self._merged(request.messages))
+        return join_object(self.members(request), messages=self._merged(request.messages))
 
     def _tool(self, tool: ToolSchema) -> dict[str, Any]:
-        """Return how a tool is declared; without `default` for Gemini's endpoint, which refuses
-        it."""
-        is_gemini = self._endpoint.provider == "gemini"
-        parameters = _without_defaults(tool.parameters) if is_gemini else tool.parameters
         function = {
             "name": tool.name,
             "description": tool.description,
-            "parameters": parameters,
+            "parameters": tool.parameters,
         }
         return {"type": "function", "function": function}
 
-    def _user(self, blocks: bytes) -> bytes:
-        return b'{"role":"user","content":[' + blocks + b"]}"
+    def _user(self, blocks: bytes, *, after_tool: bool) -> bytes:
+        message = b'{"role":"user","content":[' + blocks + b"]}"
+        if after_tool and not self.traits.user_after_tool:
+            return _BETWEEN + b"," + message
+        return message
 
     def _following(self, message: Message) -> list[bytes]:
         """Return the images of a tool's result, which a tool message can't hold."""
-        shown = message.role is Role.TOOL and self._endpoint.images
-        return [dump(block) for block in _images(message)] if shown else []
+        return [dump(block) for block in _images(message)] if message.role is Role.TOOL else []
 
     def _wire(self, message: Message) -> list[dict[str, Any]]:
-        if message.role is Role.USER:
+        if self._is_user(message):
             return [{"type": "text", "text": message.content or " "}, *_images(message)]
         if message.role is Role.TOOL:
-            content = message.content
-            return [{"role": "tool", "tool_call_id": message.tool_call_id, "content": content}]
+            call_id = self._wire_id(message.tool_call_id or "")
+            return [{"role": "tool", "tool_call_id": call_id, "content": message.content}]
         if message.role is Role.SYSTEM:
-            return [{"role": "system", "content": message.content}]
+            return [{"role": self.traits.system_role, "content": message.content}]
+        return [self._said(message)]
+
+    def _said(self, message: Message) -> dict[str, Any]:
+        """Return a reply as a message, with the members that the server gave it."""
+        kept: dict[str, Any] = {}
+        if (data := self._own_data(message)) is not None:
+            merge(kept, data.items[0])
+        beside = kept.pop("tool_calls", _NO_PARTS)
         item: dict[str, Any] = {"role": "assistant", "content": message.content or None}
         if message.tool_calls:
-            item["tool_calls"] = [
-                {"id": call.id, "type": "function", "function": called_function(call)}
+            calls: list[dict[str, Any]] = [
+                {
+                    "id": self._wire_id(call.id),
+                    "type": "function",
+                    "function": called_function(call),
+                }
                 for call in message.tool_calls
             ]
-        data = message.provider_data
-        if data is not None and data.provider == self._endpoint.name:
-            for fields in data.items:
-                item |= fields
-        return [item]
-
-
-def _without_defaults(schema: Any) -> Any:
-    if isinstance(schema, Mapping):
-        kept = {key: _without_defaults(value) for key, value in schema.items()}
-        if "type" in kept:
-            kept.pop("default", None)
-        return kept
-    return [_without_defaults(item) for item in schema] if isinstance(schema, list) else schema
+            for call, members in zip(calls, beside, strict=False):
+                merge(call, members)
+            if not any(beside):
+                merge(calls[0], self.traits.stand_in)
+            item["tool_calls"] = calls
+        returned = {n: v for n, v in kept.items() if n not in self.traits.not_returned}
+        return {**self.traits.filled, **item, **returned}
 
 
 def _images(message: Message) -> list[dict[str, Any]]:
     return [{"type": "image_url", "image_url": {"url": url}} for url in message.image_urls]
 
 
-@dataclass
-class _Call:
-    id: object = ""
-    name: object = ""
-    pieces: list[str] = field(default_factory=list)
-    arguments: object = None
-    """Set if the arguments arrived as something other than text."""
+def _reasoning_text(delta: Mapping[str, Any]) -> str:
+    """Return the reasoning in a piece of a message; the same text may come in several members."""
+    told = [value for name, value in delta.items() if value and _REASONING.search(name)]
+    texts = [value for value in told if isinstance(value, str)]
+    nested = (_nested_text(value) for value in told if isinstance(value, list))
+    return next(iter(texts), "") or next((text for text in nested if text), "")
 
-    def finished(self) -> ToolCall:
-        arguments = "".join(self.pieces) if self.arguments is None else self.arguments
-        return tool_call(self.id, self.name, arguments)
+
+def _nested_text(value: Any) -> str:
+    """Return the text in a list of parts, whatever its members are called."""
+    if isinstance(value, list):
+        return "".join(map(_nested_text, value))
+    if not isinstance(value, Mapping):
+        return ""
+    names = ("text", "thinking", "summary", "content")
+    return "".join(
+        part if isinstance(part, str) else _nested_text(part)
+        for name in names
+        if (part := value.get(name))
+    )
 
 
 @dataclass
 class _Collected:
     """The part of a reply received so far."""
 
-    provider: str
+    origin: str
     id: str = ""
     model: str = ""
     text: list[str] = field(default_factory=list)
     reasoning: list[str] = field(default_factory=list)
-    reasoning_details: list[Any] = field(default_factory=list)
-    thinking_blocks: list[dict[str, Any]] = field(default_factory=list)
     refusal: list[str] = field(default_factory=list)
-    calls: dict[int, _Call] = field(default_factory=dict)
-    finish: str | None = None
+    kept: dict[str, Any] = field(default_factory=dict)
+    """The members that are not ours to rebuild."""
+    parts: list[Any] = field(default_factory=list)
+    """The content, if it came in parts."""
+    open_calls: OpenCalls = field(default_factory=OpenCalls)
+    finish: str = ""
     usage: object = None
 
+    def take_choice(self, choice: Mapping[str, Any], delta: object) -> Iterator[StreamItem]:
+        if isinstance(delta, Mapping):
+            yield from self.take_delta(delta)
+        self.finish = str(choice.get("finish_reason") or self.finish)
+        self.usage = choice.get("usage") or self.usage
+
     def take_delta(self, delta: Mapping[str, Any]) -> Iterator[StreamItem]:
-        if text := text_of(delta.get("content") or ""):
+        content = delta.get("content")
+        parts = content if isinstance(content, list) else []
+        merge({"parts": self.parts}, {"parts": parts})
+        if text := text_of(content or ""):
             self.text.append(text)
             yield TextDelta(text)
         if refusal := delta.get("refusal"):
             self.refusal.append(text_of(refusal))
-        for name in _REASONING_FIELDS:
-            if reasoning := text_of(delta.get(name) or ""):
-                self.reasoning.append(reasoning)
-                yield ReasoningDelta(reasoning)
-                break
-        self.reasoning_details += delta.get("reasoning_details") or []
-        for piece in delta.get("thinking_blocks") or []:
-            self._take_thinking(piece)
-        for position, piece in enumerate(delta.get("tool_calls") or []):
-            index = piece.get("index")
-            call = self.calls.setdefault(position if index is None else index, _Call())
-            function = piece["function"]
-            call.id = call.id or piece.get("id")
-            if not call.name and function.get("name"):
-                call.name = function["name"]
-                yield ToolCallStarted(str(call.name))
-            arguments = function.get("arguments") or ""
-            if isinstance(arguments, str):
-                call.pieces.append(arguments)
-            else:
-                call.arguments = arguments
+        thought = [part for part in parts if _is_thought(part)]
+        if reasoning := _reasoning_text(delta) or _nested_text(thought):
+            self.reasoning.append(reasoning)
+            yield ReasoningDelta(reasoning)
+        merge(self.kept, {name: value for name, value in delta.items() if _is_kept(name, value)})
+        pieces = delta.get("tool_calls") or []
+        if not pieces and (function := delta.get("function_call")):
+            pieces = [{"function": function}] if function.get("name") or self.calls_begun else []
+        for name in self.open_calls.take(pieces):
+            yield ToolCallStarted(name)
+        if pieces:
             yield StillAlive()
 
-    def _take_thinking(self, piece: Mapping[str, Any]) -> None:
-        """Add a part of a thinking block, as LiteLLM's proxy relays it from Anthropic. A signature
-        ends a block."""
-        last = self.thinking_blocks[-1] if self.thinking_blocks else {}
-        if last.get("type") == piece.get("type") == "thinking" and not last.get("signature"):
-            last["thinking"] = f"{last.get('thinking') or ''}{piece.get('thinking') or ''}"
-            last["signature"] = piece.get("signature")
-        else:
-            self.thinking_blocks.append(dict(piece))
+    @property
+    def calls_begun(self) -> bool:
+        return bool(self.open_calls.calls)
 
-    def _kept(self) -> dict[str, Any]:
-        """Return what must be sent back with the reply: its reasoning, in the server's own form."""
-        signed = [b for b in self.thinking_blocks if b.get("signature") or b.get("data")]
-        fields = {"reasoning_details": self.reasoning_details, "thinking_blocks": signed}
-        return {name: items for name, items in fields.items() if items}
-
-    def reply(self) -> Reply:
-        if self.finish is None:
+    def reply(self, *, ended: bool) -> Reply:
+        """Return the whole reply. A server that marks the end, and counts the tokens, may leave out
+        why it stopped."""
+        if not self.finish and not (ended and self.usage):
             raise broken_off()
         if self.finish in _FAILED:
             raise bad_response("the server could not finish the reply")
-        finish = _FINISH_REASONS.get(self.finish, FinishReason.STOP)
+        if self.finish == _TOO_LONG and not self.text:
+            raise LLMError(LLMErrorKind.CONTEXT_OVERFLOW, "the prompt is too long for the model")
+        calls = self.open_calls.finished()
+        usual = FinishReason.TOOL_CALLS if calls else FinishReason.STOP
+        finish = _FINISH_REASONS.get(self.finish, usual)
         if self.refusal and not self.text:
             finish = FinishReason.REFUSAL
-        calls = [call.finished() for _, call in sorted(self.calls.items())]
-        kept = self._kept()
+        kept = dict(self.kept)
+        text = "".join(self.text or self.refusal)
+        if any(_is_thought(part) for part in self.parts):
+            kept["content"] = self.parts
+        elif _END_OF_THOUGHT.search(text):
+            # The model's own template knows what of it to show the model again.
+            kept["content"] = text
+        if beside := self.open_calls.beside():
+            kept["tool_calls"] = beside
         return Reply(
-            text="".join(self.text or self.refusal),
+            text=text,
             tool_calls=unique_calls(calls, "call_"),
             finish_reason=finish,
             usage=openai_usage(self.usage, "prompt", "completion"),
             model=self.model,
             response_id=self.id,
             reasoning="".join(self.reasoning),
-            provider_data=ProviderData(self.provider, (kept,)) if kept else None,
+            provider_data=ProviderData(self.origin, (kept,)) if kept else None,
         )
 
 
-def _read(chunks: Iterator[Mapping[str, Any]], provider: str) -> Iterator[StreamItem]:
-    collected = _Collected(provider)
+def _is_thought(part: object) -> bool:
+    return isinstance(part, Mapping) and part.get("type") not in ("text", "output_text")
+
+
+def _is_kept(name: str, value: object) -> bool:
+    return name not in (*_REBUILT, *_ONLY_ANSWERED) and value not in (None, "", [], {})
+
+
+def _read(chunks: Iterator[Mapping[str, Any]], origin: str) -> Iterator[StreamItem]:
+    collected = _Collected(origin)
     answered = False
     for chunk in chunks:
         if not chunk:
             answered = True
-            yield collected.reply()
+            yield collected.reply(ended=True)
             continue
         if error := chunk.get("error"):
             raise stream_error(error)
@@ -236,25 +270,23 @@ def _read(chunks: Iterator[Mapping[str, Any]], provider: str) -> Iterator[Stream
         collected.usage = chunk.get("usage") or collected.usage
         for choice in chunk.get("choices") or []:
             if not choice.get("index"):
-                yield from collected.take_delta(choice.get("delta") or {})
-                collected.finish = choice.get("finish_reason") or collected.finish
+                yield from collected.take_choice(choice, choice.get("delta"))
         yield StillAlive(idle=True)
     if not answered:
-        yield collected.reply()
+        yield collected.reply(ended=False)
 
 
-def parse_reply(data: Mapping[str, Any], provider: str) -> Reply:
+def parse_reply(data: Mapping[str, Any], origin: str) -> Reply:
     if error := data.get("error"):
         raise stream_error(error)
     first = next((choice for choice in data["choices"] if not choice.get("index")), None)
     if first is None:
         raise bad_response("the server sent a reply without a message")
-    collected = _Collected(provider, data.get("id") or "", data.get("model") or "")
-    for _ in collected.take_delta(first["message"]):
-        pass
-    collected.finish = first.get("finish_reason")
+    collected = _Collected(origin, data.get("id") or "", data.get("model") or "")
     collected.usage = data.get("usage")
-    return collected.reply()
+    for _ in collected.take_choice(first, first["message"]):
+        pass
+    return collected.reply(ended=True)
 
 
 PROTOCOL = ChatCompletions

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, ClassVar
 
 from agentcli.events.progress import ReasoningDelta, TextDelta, ToolCallStarted
 from agentcli.llm.classify import stream_error
 from agentcli.llm.openai_sdk import OpenAIProtocol, called_function, openai_usage
+from agentcli.llm.traits import LEVELS, Efforts
 from agentcli.llm.wire_protocol import (
     StillAlive,
     StreamItem,
@@ -34,49 +35,60 @@ from agentcli.messages import (
     ToolSchema,
 )
 
-_ENDS = ("response.completed", "response.incomplete", "response.failed")
+_ENDS = ("response.completed", "response.incomplete", "response.failed", "response.done")
+_TEXT = ("response.output_text.delta", "response.refusal.delta")
+_REASONING = ("response.reasoning_summary_text.delta", "response.reasoning_text.delta")
+_ARGUMENTS = "response.function_call_arguments.delta"
 
 
 class Responses(OpenAIProtocol):
     path = "/responses"
+    output_limit = "max_output_tokens"
+    usual_efforts: ClassVar[Efforts] = {
+        level: {"reasoning": {"effort": level, "summary": "auto"}} for level in LEVELS
+    }
+    call_ids = r"[\w.:-]{1,64}"
 
     def _parse(self, data: Mapping[str, Any]) -> Reply:
-        return parse_reply(data, self._endpoint.name)
+        return parse_reply(data, self.origin)
 
     def _read(self, events: Iterator[Mapping[str, Any]]) -> Iterator[StreamItem]:
-        items: list[Mapping[str, Any]] = []
+        output = _Output()
         for event in events:
             kind = event.get("type", "")
-            if kind == "response.output_text.delta":
+            if kind in _TEXT:
+                output.add_text(event)
                 yield TextDelta(text_of(event["delta"]))
-            elif kind in ("response.reasoning_summary_text.delta", "response.reasoning_text.delta"):
+            elif kind in _REASONING:
                 yield ReasoningDelta(text_of(event["delta"]))
-            elif kind == "response.output_item.added" and event["item"]["type"] == "function_call":
-                yield ToolCallStarted(str(event["item"].get("name") or ""))
-            elif kind == "response.function_call_arguments.delta":
+            elif kind == _ARGUMENTS:
+                output.add_arguments(event)
                 yield StillAlive()
-            elif kind == "response.output_item.done":
-                items.append(event["item"])
+            elif kind in ("response.output_item.added", "response.output_item.done"):
+                if name := output.put(event):
+                    yield ToolCallStarted(name)
             elif kind == "error":
                 raise stream_error(event.get("error") or event)
             elif kind in _ENDS:
                 data = dict(check_object(event.get("response")))
-                data["output"] = data.get("output") or items
-                yield parse_reply(data, self._endpoint.name)
+                data["output"] = data.get("output") or output.items()
+                if kind == "response.completed":
+                    data["status"] = "completed"
+                yield parse_reply(data, self.origin)
             yield StillAlive(idle=True)
 
-    def _body(self, request: Request) -> bytes:
-        head = self._head(request, "max_output_tokens")
+    def _members(self, request: Request) -> dict[str, Any]:
+        head = self._common_members(request)
         head |= {"store": False, "include": ["reasoning.encrypted_content"]}
         if request.session_id:
             head["prompt_cache_key"] = request.session_id
-        if request.effort:
-            head["reasoning"] = {"effort": request.effort, "summary": "auto"}
-        head |= self._tools(request)
         system = [m.content for m in request.messages if m.role is Role.SYSTEM]
-        if system:
+        if system and self.traits.system_role != "user":
             head["instructions"] = "\n\n".join(system)
-        return join_object(self._endpoint.head(head), input=self._merged(request.messages))
+        return head | self._tools(request)
+
+    def _body(self, request: Request) -> bytes:
+        return join_object(self.members(request), input=self._merged(request.messages))
 
     def _tool(self, tool: ToolSchema) -> dict[str, Any]:
         return {
@@ -87,23 +99,44 @@ class Responses(OpenAIProtocol):
             "strict": False,
         }
 
-    def _user(self, blocks: bytes) -> bytes:
+    def _user(self, blocks: bytes, *, after_tool: bool) -> bytes:
         return b'{"type":"message","role":"user","content":[' + blocks + b"]}"
 
     def _wire(self, message: Message) -> list[dict[str, Any]]:
+        if self._is_user(message):
+            return _content(message)
         if message.role is Role.SYSTEM:
             return []
-        if message.role is Role.USER:
-            return _content(message)
         if message.role is Role.TOOL:
             output = _content(message) if message.image_urls else message.content
-            call_id = message.tool_call_id
+            call_id = self._wire_id(message.tool_call_id or "")
             return [{"type": "function_call_output", "call_id": call_id, "output": output}]
-        data = message.provider_data
-        if data is not None and data.provider == self._endpoint.name:
-            return _with_reasoning(message, data.items)
-        items = [_message_item(message.content)] if message.content else []
-        return items + [_call_item(call) for call in message.tool_calls]
+        if (data := self._own_data(message)) is not None:
+            return self._as_it_came(message, data.items)
+        said = {"type": "message", "role": "assistant", "content": message.content}
+        return ([said] if message.content else []) + [self._call(c) for c in message.tool_calls]
+
+    def _call(self, call: ToolCall) -> dict[str, Any]:
+        call_id = self._wire_id(call.id)
+        return {"type": "function_call", "call_id": call_id, **called_function(call)}
+
+    def _as_it_came(
+        self, message: Message, items: Sequence[Mapping[str, Any]]
+    ) -> list[dict[str, Any]]:
+        """Return a reply's items in order, with what `_kept` left out taken from the message."""
+        calls = iter(message.tool_calls)
+        out: list[dict[str, Any]] = []
+        for item in items:
+            if item["type"] in self.traits.not_returned:
+                continue
+            if item["type"] == "function_call":
+                out += [{**item, **self._call(call)} for call in islice(calls, 1)]
+            elif item["type"] == "message" and "content" not in item:
+                text = {"type": "output_text", "text": message.content, "annotations": []}
+                out.append({"role": "assistant", **item, "content": [text]})
+            else:
+                out.append(dict(item))
+        return out + [self._call(call) for call in calls]
 
 
 def _content(message: Message) -> list[dict[str, Any]]:
@@ -111,49 +144,69 @@ def _content(message: Message) -> list[dict[str, Any]]:
     return [{"type": "input_text", "text": message.content or " "}, *images]
 
 
-def _message_item(text: str) -> dict[str, Any]:
-    content = [{"type": "output_text", "text": text, "annotations": []}]
-    return {"type": "message", "role": "assistant", "content": content}
+class _Output:
+    """The items of a stream by their place, for servers whose last event does not repeat them."""
+
+    def __init__(self) -> None:
+        self._items: dict[Any, dict[str, Any]] = {}
+        self._pieces: dict[Any, list[str]] = {}
+
+    def put(self, event: Mapping[str, Any]) -> str:
+        """Take an item that begins or is done; return the name of the call that begins with it."""
+        item, place = event["item"], _place(event)
+        known = self._items.pop(None, None) or self._items.get(place)
+        self._items[place] = dict(item)
+        begins = known is None and item.get("type") == "function_call"
+        return str(item.get("name") or "") if begins else ""
+
+    def add_text(self, event: Mapping[str, Any]) -> None:
+        self._items.setdefault(_place(event), {"type": "message"})
+        self._pieces.setdefault(_place(event), []).append(text_of(event["delta"]))
+
+    def add_arguments(self, event: Mapping[str, Any]) -> None:
+        self._pieces.setdefault(_place(event), []).append(text_of(event["delta"]))
+
+    def items(self) -> list[dict[str, Any]]:
+        return [_filled(item, self._pieces.get(place, ())) for place, item in self._items.items()]
 
 
-def _call_item(call: ToolCall) -> dict[str, Any]:
-    return {"type": "function_call", "call_id": call.id, **called_function(call)}
+def _place(event: Mapping[str, Any]) -> Any:
+    item = event.get("item")
+    item_id = item.get("id") if isinstance(item, Mapping) else event.get("item_id")
+    return item_id if event.get("output_index") is None else event["output_index"]
 
 
-def _with_reasoning(message: Message, items: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return a reply's items in order, with what `_kept` left out taken from the message."""
-    calls = iter(message.tool_calls)
-    out: list[dict[str, Any]] = []
-    for item in items:
-        if item["type"] == "message":
-            out.append(
-                _message_item(item.get("text") or message.content) | _only(item, "id", "status")
-            )
-        elif item["type"] == "function_call":
-            out += [_call_item(call) | _only(item, "id", "status") for call in islice(calls, 1)]
-        else:
-            out.append(dict(item))
-    return out
+def _filled(item: dict[str, Any], pieces: Sequence[str]) -> dict[str, Any]:
+    """Return an item with the text or arguments that came only in pieces."""
+    text = "".join(pieces)
+    if item["type"] == "message" and not item.get("content") and text:
+        item["content"] = [{"type": "output_text", "text": text}]
+    if item["type"] == "function_call" and not item.get("arguments"):
+        item["arguments"] = text
+    return item
 
 
 def _kept(items: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return what must be sent back of a reply with reasoning: its reasoning items, and the order
-    of the others. Text is repeated only where several messages would otherwise merge."""
+    """Return what must be sent back of a reply besides its text and calls; nothing if that is only
+    ids. Text is repeated only where several messages would otherwise merge."""
     several = sum(item["type"] == "message" for item in items) > 1
     kept: list[dict[str, Any]] = []
     for item in items:
-        if item["type"] == "reasoning":
-            kept.append({k: v for k, v in item.items() if k != "status"})
-        elif item["type"] == "message":
-            entry = {"type": "message", **_only(item, "id", "status")}
-            kept.append(entry | ({"text": _text_of(item)} if several else {}))
-        elif item["type"] == "function_call":
-            kept.append({"type": "function_call", **_only(item, "id", "status")})
-    return kept
+        members = {name: value for name, value in item.items() if value is not None}
+        if item["type"] == "function_call":
+            members = {n: v for n, v in members.items() if n not in _OF_CALLS}
+        elif item["type"] == "message" and not several and not _is_annotated(item):
+            members.pop("content", None)
+        kept.append(members)
+    return kept if several or any(not _PLAIN.issuperset(item) for item in kept) else []
 
 
-def _only(item: Mapping[str, Any], *names: str) -> dict[str, Any]:
-    return {name: item[name] for name in names if item.get(name)}
+_OF_CALLS = ("call_id", "name", "arguments")
+_PLAIN = frozenset({"type", "id", "status", "role"})
+
+
+def _is_annotated(item: Mapping[str, Any]) -> bool:
+    return any(part.get("annotations") for part in item.get("content") or [])
 
 
 def _text_of(item: Mapping[str, Any]) -> str:
@@ -161,22 +214,30 @@ def _text_of(item: Mapping[str, Any]) -> str:
     return "".join(part.get("text") or part.get("refusal") or "" for part in parts)
 
 
-def parse_reply(data: Mapping[str, Any], provider: str) -> Reply:
+def parse_reply(data: Mapping[str, Any], origin: str) -> Reply:
     if data.get("status") == "failed" or data.get("error"):
         raise stream_error(data.get("error") or {})
-    if data.get("status") not in ("completed", "incomplete"):
+    if data.get("status") in ("in_progress", "queued", "cancelled"):
         raise broken_off()
-    items: list[Mapping[str, Any]] = data.get("output") or []
+    items: list[Mapping[str, Any]] = data["output"]
     messages = [item for item in items if item["type"] == "message"]
     calls = unique_calls(
         (
-            tool_call(item.get("call_id"), item.get("name"), item.get("arguments"))
+            tool_call(
+                item.get("call_id") or item.get("id"), item.get("name"), item.get("arguments")
+            )
             for item in items
             if item["type"] == "function_call"
         ),
         "call_",
     )
-    reasoning = [item for item in items if item["type"] == "reasoning"]
+    thought = (
+        part.get("text") or ""
+        for item in items
+        if item["type"] == "reasoning"
+        for part in item.get("summary") or item.get("content") or []
+    )
+    kept = _kept(items)
     return Reply(
         text="".join(_text_of(item) for item in messages),
         tool_calls=calls,
@@ -184,10 +245,8 @@ def parse_reply(data: Mapping[str, Any], provider: str) -> Reply:
         usage=openai_usage(data.get("usage"), "input", "output"),
         model=data.get("model") or "",
         response_id=data.get("id") or "",
-        reasoning="\n\n".join(
-            part.get("text") or "" for item in reasoning for part in item.get("summary") or []
-        ),
-        provider_data=(ProviderData(provider, tuple(_kept(items))) if reasoning else None),
+        reasoning="\n\n".join(thought),
+        provider_data=ProviderData(origin, tuple(kept)) if kept else None,
     )
 
 

@@ -105,6 +105,12 @@ class Scripted:
     def models(self) -> list[str]:
         return [str(self._path)]
 
+    def remedy(self, error: LLMError, request: Request) -> None:
+        """Return None: a recording ends, but refuses nothing."""
+
+    def learn(self, changes: Mapping[str, Any]) -> None:
+        """Do nothing: a recording has no traits."""
+
     def abort(self) -> None:
         """Do nothing: there is no connection."""
 

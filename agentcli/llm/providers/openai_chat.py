@@ -12,7 +12,7 @@ PROVIDER = Provider(
     base_url="https://api.openai.com/v1",
     key_env="OPENAI_API_KEY",
     price_list="openai",
-    traits=Traits(output_limit="max_completion_tokens"),
+    traits=Traits(output_limit="max_completion_tokens", cache_key=True),
     models=GPT_CHAT,
     rank=5,
 )
