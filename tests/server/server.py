@@ -74,6 +74,7 @@ class ModelServer:
         record: bool = True,
         provider: str = "",
         window: int = 0,
+        pages: Mapping[str, Any] | None = None,
         on_violation: Callable[[str], None] | None = None,
     ) -> None:
         """`play` answers every request when given, else the script's steps do in turn, over and
@@ -81,7 +82,7 @@ class ModelServer:
         that needs none. `models`: those known; None for any. `strict=False` answers without
         judging, `record=False` without keeping requests. `provider`: whose rules and manners it
         has besides its wire formats' (a name of `PROVIDERS`). `window`: how many tokens it holds;
-        0: any number."""
+        0: any number. `pages`: what else is there, by path: JSON, or an Answer."""
         self.requests: list[Recorded] = []
         self.violations: list[str] = []
         self._script = deque(script)
@@ -91,6 +92,7 @@ class ModelServer:
         self._strict, self._loop, self._record = strict, loop, record
         self._provider = PROVIDERS[provider] if provider else Provider()
         self._window = window
+        self._pages = pages or {}
         self._on_violation = on_violation
         self._numbers = count(1)
         self._meter = Meter()
@@ -146,7 +148,11 @@ class ModelServer:
         return prefix_breaks(chosen, _PARTS)
 
     def _answer(self, incoming: Incoming) -> Answer:
-        path = self._within_base(incoming.path.split("?")[0])
+        path = incoming.path.split("?")[0]
+        if incoming.method == "GET" and path in self._pages:
+            page = self._pages[path]
+            return page if isinstance(page, Answer) else Answer([dumps(page)])
+        path = self._within_base(path)
         if incoming.method == "GET" and path.split("/")[:2] == ["", "models"]:
             return self._list_models(path.removeprefix("/models").strip("/"), incoming.headers)
         api = _BY_PATH.get(path)
