@@ -27,13 +27,14 @@ def call_model(agent: Agent, session: Session, *, only_text: bool = False) -> No
         except LLMError as error:
             if error.kind not in _TOO_LONG:
                 raise
-            condensation = agent.memory.condense_overflow(session.events, cap)
+            words = error.said or error.message
+            condensation = agent.memory.condense_overflow(session.events, cap, words)
             if condensation is not None:
                 session.emit(condensation)
             shorter = condensation is not None or _reply_cap(agent, session) < cap
             if not shorter or not attempts_left:
                 raise _with_the_largest(error, agent, session) from error
-    agent.memory.learn(reply.usage.prompt_tokens)
+    agent.memory.learn(reply.usage.prompt_tokens, cap)
     session.emit_group(events_of(reply, agent.tools))
     session.notify(StepDone(session.state.iteration))
 

@@ -153,10 +153,13 @@ class Memory:
         self._first_tokens = self._first_tokens or tokens
         return tokens
 
-    def learn(self, prompt_tokens: int) -> bool:
-        """Take in the provider's token count for the request made from the last window. Return
-        whether it can be true."""
-        return self.estimator.learn(self._size + self._tools_size, prompt_tokens)
+    def learn(self, prompt_tokens: int, output_tokens: int = 0) -> bool:
+        """Take in the provider's token count for the request made from the last window, which had
+        this cap for its reply. Return whether the count can be true."""
+        credible = self.estimator.learn(self._size + self._tools_size, prompt_tokens)
+        if credible:
+            self.model_window.was_accepted(prompt_tokens + output_tokens)
+        return credible
 
     def is_full(self, events: Sequence[Event]) -> bool:
         """Whether the next request must become shorter before it is sent."""
@@ -255,14 +258,17 @@ class Memory:
             )
 
     def condense_overflow(
-        self, events: Sequence[Event], output_tokens: int
+        self, events: Sequence[Event], output_tokens: int, words: str = ""
     ) -> CondensationAction | None:
-        """Return what to take out of sight after a request, sent with this cap for its reply, did
-        not fit: results first, then old steps, and if that is not enough, the longest of what is
-        left; None if nothing can or may go. No model is asked, because someone is waiting for the
-        answer. From now on the window counts as smaller."""
+        """Return what to take out of sight after a request, sent with this cap for its reply, was
+        refused with these words because it did not fit: results first, then old steps, and if that
+        is not enough, the longest of what is left; None if nothing can or may go. No model is
+        asked, because someone is waiting for the answer. From now on the window counts as
+        smaller, or the same text as more tokens."""
+        tokens, counted = self.tokens(events), self.estimator.is_counted
+        least = self.model_window.was_refused(tokens, output_tokens, words, counted=counted)
+        self.estimator.learn_least(self._size + self._tools_size, least)
         view = self.view(events)
-        self.model_window.was_refused(view.tokens, output_tokens)
         if not self.settings.enable_history_truncation:
             return None
         half = min(view.tokens // 2, self._target(view.tokens))

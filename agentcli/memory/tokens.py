@@ -64,6 +64,7 @@ class TokenEstimator:
 
     def __init__(self) -> None:
         self.bytes_per_token = BYTES_PER_TOKEN
+        self.is_counted = False
         self._told = (0, 0)
 
     def tokens(self, size: Size) -> int:
@@ -84,4 +85,11 @@ class TokenEstimator:
         if was_cut or not _LEAST_BYTES_PER_TOKEN <= ratio <= _FEWEST_TOLD:
             return False
         self.bytes_per_token = min(_MOST_BYTES_PER_TOKEN, ratio)
+        self.is_counted = True
         return True
+
+    def learn_least(self, size: Size, prompt_tokens: int) -> None:
+        """Take in that a request of `size` has at least so many tokens."""
+        if prompt_tokens > self.tokens(size):
+            of_text = max(prompt_tokens - size.images, 1)
+            self.bytes_per_token = max(size.text / of_text, _LEAST_BYTES_PER_TOKEN)
