@@ -1,0 +1,151 @@
+"""Work in windows of a few thousand tokens, at servers that refuse whatever does not fit."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from tests.server import Call, HttpError, Reply, Usage
+
+TASK = "Count the files, and mind the-blue-key."
+STEPS = 12
+PRINTS = {
+    "numbers": "seq 3000",
+    "code": "for i in $(seq 300); do echo '    if (a.value != b.value) { return f(a, b); }'; done",
+    "Chinese": "for i in $(seq 300); do echo 快速的棕色狐狸跳过了懒狗; done",
+    "little": "echo ok",
+}
+_TOKEN = re.compile(r"\d{1,3}|[A-Za-z]{1,5}|[^\x00-\x7f]|[^\sA-Za-z\d]{1,2}|\s+")
+
+
+def tokens_of(body) -> int:
+    """What a tokenizer makes of a request that is not kind to code: about 3.5 bytes each."""
+    texts = [text_of(message) for message in body["messages"]]
+    texts += [call["function"]["arguments"] for m in body["messages"] for call in calls_of(m)]
+    schemas = len(json.dumps(body.get("tools") or [])) // 4
+    return schemas + sum(len(_TOKEN.findall(text)) for text in texts)
+
+
+def text_of(message) -> str:
+    content = message.get("content") or ""
+    return content if isinstance(content, str) else "".join(part["text"] for part in content)
+
+
+def calls_of(message):
+    return message.get("tool_calls") or []
+
+
+@dataclass
+class Strict:
+    """A server with a window of so many tokens, and a model that prints and counts."""
+
+    window: int
+    prints: str = "little"
+    words: str = "maximum context length is {} tokens"
+    summary: str = "## Goal\n- count"
+    steps: int = STEPS
+    refused: int = 0
+    done: int = 0
+    results: list[str] = field(default_factory=list)
+    without_task: int = 0
+
+    def __call__(self, request):
+        body = request.body
+        cap = body.get("max_tokens") or body.get("max_completion_tokens") or 0
+        tokens = tokens_of(body)
+        if tokens + cap > self.window:
+            self.refused += 1
+            return HttpError(400, "invalid_request_error", self.words.format(self.window))
+        return replace(self.answer(request), usage=Usage(tokens, 20))
+
+    def answer(self, request) -> Reply:
+        body = request.body
+        if not body.get("tools"):
+            return Reply(self.summary)
+        self.without_task += "the-blue-key" not in request.raw.decode()
+        self.results += [text_of(m) for m in body["messages"][-1:] if m["role"] == "tool"]
+        if self.done == self.steps:
+            return Reply("All is counted.")
+        self.done += 1
+        command = f"{PRINTS[self.prints]}; echo {self.done} >> done.txt"
+        return Reply("", [Call("bash", {"command": command})])
+
+
+def work(agent, serve, server: Strict, *flags: str, task: str = TASK):
+    return agent.use(serve(play=server, sessions=80))("run", *flags, task)
+
+
+def assert_all_is_done(agent, done, server: Strict) -> None:
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "All is counted.\n"
+    assert (agent.workspace / "done.txt").read_text().split() == [
+        str(number + 1) for number in range(server.steps)
+    ]
+    assert server.without_task == 0
+
+
+@pytest.mark.parametrize("prints", PRINTS)
+@pytest.mark.parametrize("window", [4_000, 8_000, 16_000])
+def test_nothing_is_sent_that_does_not_fit(agent, serve, window, prints):
+    server = Strict(window, prints)
+    done = work(agent, serve, server, "--set", f"model.context_tokens={window}")
+    assert_all_is_done(agent, done, server)
+    assert server.refused <= 2, "only while the estimate is far from what the server counts"
+
+
+@pytest.mark.parametrize("prints", ["numbers", "code"])
+def test_the_model_sees_of_each_result_what_there_is_room_for(agent, serve, prints):
+    server = Strict(8_000, prints)
+    done = work(agent, serve, server, "--set", "model.context_tokens=8000")
+    assert_all_is_done(agent, done, server)
+    seen = [result for result in server.results if len(result) > 1_000]
+    assert len(seen) >= STEPS - 2
+
+
+@pytest.mark.parametrize(
+    "words", ["context size ({} tokens) exceeded", "Prompt exceeds max length"]
+)
+@pytest.mark.parametrize("prints", ["numbers", "code"])
+def test_a_window_smaller_than_is_known_costs_a_few_requests(agent, serve, words, prints):
+    server = Strict(8_000, prints, words)
+    done = work(agent, serve, server)
+    assert_all_is_done(agent, done, server)
+    assert server.refused <= 6
+
+
+@pytest.mark.parametrize(
+    "summary",
+    ["", "lorem ipsum", "## Done\n" + "- and more and more\n" * 2_000],
+    ids=["empty", "useless", "too long"],
+)
+def test_whatever_the_summariser_says_the_work_goes_on(agent, serve, summary):
+    server = Strict(8_000, "code", summary=summary)
+    done = work(agent, serve, server, "--set", "model.context_tokens=8000")
+    assert_all_is_done(agent, done, server)
+
+
+@pytest.mark.parametrize("flags", [("--set", "model.context_tokens=8000"), ()])
+def test_instructions_larger_than_the_window_are_cut(agent, serve, flags):
+    (agent.workspace / "AGENTS.md").write_text("# Rules\n" + "Always be careful.\n" * 4_000)
+    server = Strict(8_000)
+    assert_all_is_done(agent, work(agent, serve, server, *flags), server)
+
+
+def test_of_a_task_larger_than_the_window_the_model_sees_beginning_and_end(agent, serve):
+    server = Strict(8_000)
+    long = f"{TASK} {'Do it well. ' * 5_000}"
+    done = work(agent, serve, server, "--set", "model.context_tokens=8000", task=long)
+    assert_all_is_done(agent, done, server)
+
+
+def test_what_can_not_fit_is_named_and_not_sent(agent, serve):
+    server = Strict(1_000)
+    done = work(agent, serve, server, "--set", "model.context_tokens=1000")
+    assert done.returncode == 4
+    assert "the window of the model 1,000" in done.stderr
+    assert "tools (tools, about" in done.stderr
+    assert "--set model.context_tokens=" in done.stderr
+    assert server.refused == 0
