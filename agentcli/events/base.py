@@ -35,11 +35,13 @@ class Value(BaseModel):
 
 
 class ToolCallMetadata(Value):
-    """The tool call behind an action, as the model made it; `raw_arguments` is JSON text."""
+    """The tool call behind an action; `raw_arguments` is JSON text. If it had to be mended,
+    `arguments_before` is what the model wrote."""
 
     function_name: str
     tool_call_id: str
     raw_arguments: str
+    arguments_before: str | None = None
 
 
 class ReplyPart(Value):

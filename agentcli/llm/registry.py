@@ -314,6 +314,8 @@ class Providers:
             key = _run_key_command(provider, command)
         elif variable := self.key_variable(provider):
             key = unwrapped(self.environ.get(variable, ""))
+            if not key and self._is_moved(provider):
+                return None
             if not key:
                 raise SetupNeeded(
                     f"no key for {provider}: {variable} is not set",
@@ -331,6 +333,14 @@ class Providers:
                 hint="set it again, without anything around it",
             )
         return key
+
+    def _is_moved(self, provider: str) -> bool:
+        """Whether the user put a provider at an address of their own, and named no key for it: what
+        is there may need none."""
+        options = self._options(provider)
+        usual = urlsplit(built_in(provider).base_url).hostname
+        moved = options.base_url and urlsplit(options.base_url).hostname != usual
+        return bool(moved) and options.api_key_env is None
 
     def _key_fault(self) -> str:
         return f"{self.key_fault}\n  " if self.key_fault else ""

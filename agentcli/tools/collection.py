@@ -32,6 +32,10 @@ TELL_SIZE_FROM = 10_000
 """A result of more characters than this ends with a note of its length."""
 
 _NAME = re.compile(r"\w+")
+_MOST_MENDED_CHARS = 200_000
+"""The repair takes time that grows faster than the text."""
+_GUESSED = re.compile("missed|misplaced|different meaning")
+"""In what json-repair tells of a repair: it had to guess where a text ends."""
 
 log = logging.getLogger(__name__)
 
@@ -77,16 +81,23 @@ class ToolCollection:
     def parse(self, call: ToolCall) -> Action:
         """Return the Action that a call stands for. A call that can't be understood becomes a
         ToolCallAction whose `error` says what was wrong and what is valid."""
-        metadata = ToolCallMetadata(
-            function_name=call.name, tool_call_id=call.id, raw_arguments=call.arguments
-        )
+        raw, before = call.arguments, None
         try:
-            tool, arguments = self._validate(call.name, call.arguments)
-            action = tool.action(arguments, call.arguments)
+            try:
+                tool, arguments = self._validate(call.name, raw)
+            except ToolError:
+                raw, before = mended(raw), raw
+                tool, arguments = self._validate(call.name, raw)
+            action = tool.action(arguments, raw)
         except ToolError as error:
-            action = ToolCallAction(
-                name=call.name, raw_arguments=call.arguments, error=error.message
-            )
+            raw, before = call.arguments, None
+            action = ToolCallAction(name=call.name, raw_arguments=raw, error=error.message)
+        metadata = ToolCallMetadata(
+            function_name=call.name,
+            tool_call_id=call.id,
+            raw_arguments=raw,
+            arguments_before=before,
+        )
         return action.model_copy(update={"tool_call_metadata": metadata})
 
     def execute(self, action: Action) -> Observation:
@@ -204,6 +215,30 @@ class ToolCollection:
             return tool, tool.arguments.model_validate(values)
         except ValidationError as error:
             raise ToolError(_explain(tool, error)) from error
+
+
+def mended(raw: str) -> str:
+    """Return `raw` as a JSON object if it is one but for its form: a raw line break, a comma too
+    many, quotes of another kind, a code fence around it. Anything else is returned unchanged, above
+    all what may have been cut off, which would be run in part."""
+    if len(raw) > _MOST_MENDED_CHARS or _is_json(raw):
+        return raw
+    import json_repair
+
+    value, told = json_repair.repair_json(raw, return_objects=True, logging=True)
+    guessed = any(_GUESSED.search(entry["text"]) for entry in told)
+    whole = raw.rstrip("`\n ").endswith("}")
+    if guessed or not whole or not isinstance(value, dict):
+        return raw
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def _sized(result: ToolResult) -> ToolResult:
