@@ -11,6 +11,7 @@ provider that it asked. None is asked for by name: whatever carries a message is
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,6 +24,7 @@ _MESSAGES = (
 """Members that carry a message, or an object with one; the more general come first."""
 _CODES = ("code", "type", "status", "status_code", "error_code", "errcode", "err_code")
 _WAITS = ("retryDelay", "retry_after", "retry_after_ms")
+_TAG = re.compile(r"<[!?a-z]", re.IGNORECASE)
 _DEEPEST = 8
 _MOST_ITEMS = 5
 _LONGEST_MESSAGE = 500
@@ -55,7 +57,9 @@ class ErrorBody:
 
 def read_body(body: object) -> ErrorBody:
     """Return what the body of an error says; nothing for a page of HTML."""
-    said = body if isinstance(body, str) else json.dumps(body, ensure_ascii=False, default=str)
+    inner = _parsed(body) if isinstance(body, str) else body
+    plain = isinstance(body, str) and inner is None
+    said = str(body) if plain else json.dumps(inner, ensure_ascii=False, default=str)
     found = ErrorBody(all_said=said[:_LONGEST_SAID].replace("\\", ""))
     for text in _texts(body, found, 0):
         if not any(text in other for other in found.messages):
@@ -71,7 +75,7 @@ def _texts(value: object, found: ErrorBody, depth: int) -> Iterator[str]:
         inner = _parsed(value)
         if inner is not None:
             yield from _texts(inner, found, depth + 1)
-        elif (text := value.strip()) and not text.startswith("<"):
+        elif (text := value.strip()) and not _TAG.match(text):
             yield text
     elif isinstance(value, list):
         for item in value[:_MOST_ITEMS]:
