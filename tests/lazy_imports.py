@@ -57,6 +57,7 @@ LAZY_IMPORTS = {
     ("cli/completion/words.py", "agentcli.llm.registry"): "60 ms; for models only",
     ("cli/completion/words.py", "agentcli.cli.skill_common"): "150 ms; for skills only",
     ("cli/completion/words.py", "agentcli.sessions.search.finder"): "90 ms; for sessions only",
+    ("tools/collection.py", "json_repair"): "75 ms; for arguments that are no JSON",
     ("shell/interpreter.py", "agentcli.sandbox.loopback"): "only for rules that open a port",
     (
         "app/configuration/store.py",
