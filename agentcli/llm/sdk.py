@@ -23,6 +23,7 @@ from agentcli.llm.connections import http_failure
 from agentcli.llm.healing import Remedy, find_remedy
 from agentcli.llm.lazy_sdk import make_lazy
 from agentcli.llm.provider import built_in
+from agentcli.llm.tool_schemas import WireTools
 from agentcli.llm.traits import Efforts, Traits
 from agentcli.llm.wire_protocol import (
     Endpoint,
@@ -55,7 +56,8 @@ class SDKProtocol(ABC):
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
         self._size = ReplySize()
-        self._parts = WireParts(lambda message: self._wire(self._visible(message)))
+        self._parts = WireParts(lambda message: self._wire(self._visible(self._told(message))))
+        self._wire_tools = _wire_tools(endpoint.traits)
         self._client: Any = None
 
     @property
@@ -73,6 +75,7 @@ class SDKProtocol(ABC):
     def learn(self, changes: Mapping[str, Any]) -> None:
         traits = self.traits.with_changes(changes)
         self._endpoint = replace(self._endpoint, traits=traits)
+        self._wire_tools = _wire_tools(traits)
         self._parts.forget()
 
     @abstractmethod
@@ -82,6 +85,7 @@ class SDKProtocol(ABC):
         """Return the members of the request's body other than the conversation, with the user's
         additions and without what the endpoint or the user does not want."""
         unwanted = {*self.traits.unwanted, *self._endpoint.drop_params}
+        request = replace(request, tools=self._wire_tools.declared(request.tools))
         wanted = {**self._members(request), **self._endpoint.extra_body}
         return {name: value for name, value in wanted.items() if name not in unwanted}
 
@@ -112,6 +116,14 @@ class SDKProtocol(ABC):
         hidden = self.traits.images == "none" or not self._endpoint.images
         in_result = self.traits.images == "messages" and message.role is Role.TOOL
         return _without_images(message) if hidden or in_result else message
+
+    def _told(self, message: Message) -> Message:
+        """Return `message` with the arguments of its calls as the tools are declared here."""
+        calls = [
+            replace(c, arguments=self._wire_tools.wire(c.name, c.arguments))
+            for c in message.tool_calls
+        ]
+        return replace(message, tool_calls=tuple(calls)) if calls else message
 
     def _own_data(self, message: Message) -> ProviderData | None:
         data = message.provider_data
@@ -170,7 +182,8 @@ class SDKProtocol(ABC):
 
     def answer(self, request: Request) -> Iterator[StreamItem]:
         try:
-            yield from self._answered(request)
+            for item in self._answered(request):
+                yield self._read_back(item) if isinstance(item, Reply) else item
         except (LLMError, self._sdk.APIStatusError) as error:
             failure = error if isinstance(error, LLMError) else self.translate(error)
             if not failure.generation:
@@ -189,6 +202,14 @@ class SDKProtocol(ABC):
                 yield from checked_answer(self._read(objects))
             else:
                 yield self._parse(next(objects))
+
+    def _read_back(self, reply: Reply) -> Reply:
+        """Return `reply` with the arguments of its calls in the tools' own terms."""
+        calls = [
+            replace(c, arguments=self._wire_tools.own(c.name, c.arguments))
+            for c in reply.tool_calls
+        ]
+        return replace(reply, tool_calls=tuple(calls)) if calls else reply
 
     def body_bytes(self, request: Request) -> int:
         return len(self._body(request))
@@ -218,6 +239,10 @@ class SDKProtocol(ABC):
     @property
     def _sdk(self) -> Any:
         return importlib.import_module(self.sdk)
+
+
+def _wire_tools(traits: Traits) -> WireTools:
+    return WireTools(traits.schema, traits.unwanted_keywords)
 
 
 def _without_images(message: Message) -> Message:

@@ -37,7 +37,6 @@ class Dialect:
 
 DIALECTS: Mapping[str, Dialect] = {
     "": Dialect(),
-    "openai": Dialect(names=r"(?s).+"),
     # Texts of refusals and the message Schema of content.proto, which names the fields there are:
     # https://github.com/googleapis/googleapis/blob/master/google/ai/generativelanguage/v1beta
     # `default` and `title` are among them, but refused by the OpenAI-compatible endpoint.
@@ -91,27 +90,24 @@ _PYTHON_TYPES = {
 
 class WireTools:
     """Tools in the terms of an endpoint. `dialect` is a row of DIALECTS; `unwanted` are keywords
-    that it refuses besides. Used from one thread at a time."""
+    that it refuses besides. A tool stays known after it was declared once, as calls of it stay in
+    the conversation. Used from one thread at a time."""
 
     def __init__(self, dialect: str, unwanted: Sequence[str] = ()) -> None:
         row = DIALECTS.get(dialect, DIALECTS[""])
         self._dialect = replace(row, without=row.without | set(unwanted))
         self._tools: Sequence[ToolSchema] = ()
         self._translated: dict[str, _Translation] = {}
-        self._declared: Sequence[ToolSchema] = ()
+        self._declared: tuple[ToolSchema, ...] = ()
 
-    def declared(self, tools: Sequence[ToolSchema]) -> Sequence[ToolSchema]:
+    def declared(self, tools: Sequence[ToolSchema]) -> tuple[ToolSchema, ...]:
         """Return `tools` as they are declared; those that need no change are the same objects."""
         if tools is not self._tools:
-            known = self._translated
-            self._translated = {}
             for tool in tools:
-                found = known.get(tool.name)
-                is_known = found is not None and found.tool is tool
-                self._translated[tool.name] = (
-                    found if found and is_known else _Translation(tool, self._dialect)
-                )
-            self._declared = [self._translated[tool.name].declared for tool in tools]
+                found = self._translated.get(tool.name)
+                if found is None or found.tool is not tool:
+                    self._translated[tool.name] = _Translation(tool, self._dialect)
+            self._declared = tuple(self._translated[tool.name].declared for tool in tools)
             self._tools = tools
         return self._declared
 

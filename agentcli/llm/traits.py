@@ -40,7 +40,8 @@ class Traits:
     images: Literal["anywhere", "messages", "none"] = "anywhere"
     """`messages`: only in what the user says, not in results of tools."""
     schema: str = ""
-    """Which JSON Schema tools may use: a row of `llm/tool_schemas.py`; empty: all of it."""
+    """Which JSON Schema tools may use: a row of `llm/tool_schemas.py`; empty: what
+    nearly all take."""
     unwanted_keywords: Sequence[str] = ()
     """Keywords left out of tools' schemas."""
     cache_marks: bool = True

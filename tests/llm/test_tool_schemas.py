@@ -22,7 +22,6 @@ DRAFT = Draft202012Validator(
 )
 FAULTS = {
     "": lambda schema: [*openai_schema(schema, "t", False), *anthropic_schema(schema, "t")],
-    "openai": lambda schema: openai_schema(schema, "t", False),
     "gemini": lambda schema: gemini_schema(schema, "t"),
     "moonshot": lambda schema: [*openai_schema(schema, "t", False), *moonshot_schema(schema)],
     "llamacpp": lambda schema: openai_schema(schema, "t", False),
@@ -57,7 +56,7 @@ def test_a_schema_that_needs_no_change_stays_the_same_object():
         "additionalProperties": False,
     }
     tools = [ToolSchema("t", "", schema)]
-    for dialect in ("", "openai", "llamacpp"):
+    for dialect in ("", "llamacpp"):
         wire = WireTools(dialect)
         assert wire.declared(tools)[0] is tools[0]
         assert wire.declared(tools) is wire.declared(tools)
@@ -211,9 +210,6 @@ class TestNames:
     def test_arguments_that_are_no_object_stay_as_they_are(self, tools, broken):
         assert tools.own("t", broken) == broken
         assert tools.own("another", broken) == broken
-
-    def test_openai_takes_any_name(self):
-        assert declared(self.schema, "openai") is self.schema
 
 
 class TestGemini:

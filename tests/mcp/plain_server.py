@@ -89,6 +89,27 @@ if MODE == "odd":
         {**tool("give", result={"type": "any"}), "annotations": hints, "description": None},
         {"name": "loose", "inputSchema": {"properties": [{"name": "a b"}], "required": "a b"}},
     ]
+if MODE == "schemas":
+    node = {"type": "object", "properties": {"a b": TEXT, "next": {"$ref": "#/$defs/Node"}}}
+    hard = {
+        "$filter": {"type": "string", "pattern": "^\\p{L}+$", "format": "odata"},
+        "node": {"$ref": "#/$defs/Node"},
+        "list": {"type": "array"},
+        "any": {"type": "any"},
+        "count": {"type": ["integer", "null"], "minimum": 0, "exclusiveMinimum": True},
+        "level": {"enum": [1, 2, None]},
+        "labels": {"type": "object", "additionalProperties": {"type": "string"}},
+        "either": {
+            "type": "object",
+            "properties": {"x": TEXT, "y": TEXT},
+            "anyOf": [{"required": ["x"]}, {"required": ["y"]}],
+        },
+    }
+    schema = {"$schema": "http://json-schema.org/draft-04/schema#", "properties": hard}
+    TOOLS = [{"name": "find", "inputSchema": {**schema, "$defs": {"Node": node}}}]
+    for word in ("anyOf", "oneOf", "allOf"):
+        parts = [{"properties": {"p": {"const": n}}, "required": ["p"]} for n in "ab"]
+        TOOLS.append({"name": f"top_{word}", "inputSchema": {word: parts}})
 if MODE == "changing":
     TOOLS = [tool("sign_in", "Signs in.")]
 if COUNT:

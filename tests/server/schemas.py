@@ -98,7 +98,10 @@ def _gemini_faults(schema: object, where: str, *, is_top: bool = False) -> Itera
         yield f"Invalid value at '{where}'"
         return
     for name in schema.keys() - _GEMINI:
-        yield f"Invalid JSON payload received. Unknown name \"{name}\" at '{where}'"
+        yield (
+            f"Invalid JSON payload received. Unknown name \"{name}\" at '{where}': "
+            "Cannot find field."
+        )
     if "anyOf" not in schema:
         yield from _gemini_value_faults(schema, where, is_top)
     for name, part in schema.get("properties", {}).items():
@@ -111,8 +114,9 @@ def _gemini_faults(schema: object, where: str, *, is_top: bool = False) -> Itera
 
 def _gemini_value_faults(schema: dict[str, Any], where: str, is_top: bool) -> Iterator[str]:
     kind = schema.get("type")
-    if kind not in _TYPES - {"null"}:
+    if kind not in [*_TYPES - {"null"}]:
         yield f"Invalid value at '{where}.type': {json.dumps(kind)}"
+        return
     if kind == "object" and not schema.get("properties") and not is_top:
         yield f"{where}.properties: should be non-empty for OBJECT type"
     if kind == "array" and "items" not in schema:
@@ -129,17 +133,17 @@ def _gemini_value_faults(schema: dict[str, Any], where: str, is_top: bool) -> It
 
 def moonshot_schema(schema: dict[str, Any]) -> Iterator[str]:
     """The rules of MoonshotAI/walle about alternatives, beside those of JSON Schema."""
+    said = "tools.function.parameters is not a valid moonshot flavored json schema, details"
     for place, part in _subschemas(schema, ()):
         if "anyOf" in part and "type" in part:
-            yield (
-                f"At path '{'.'.join(place)}': when using anyOf, type should be defined in anyOf "
-                "items instead of the parent schema"
-            )
+            at = ".".join(place)
+            what = "type should be defined in anyOf items instead of the parent schema"
+            yield f"{said}: <At path '{at}': when using anyOf, {what}>"
         if isinstance(part.get("type"), list) and part.keys() - {"type", "description", "title"}:
-            yield f"At path '{'.'.join(place)}': not allowed in combination with multiple types"
+            yield f"{said}: <not allowed in combination with multiple types>"
         for branch in part.get("anyOf", ()):
             if (branch.keys() & part.keys()) - {"description", "title"}:
-                yield "conflicting keywords found in anyOf with parent"
+                yield f"{said}: <conflicting keywords found in anyOf with parent>"
 
 
 def _faults(schema: object, place: Place) -> Iterator[tuple[Place, str]]:

@@ -46,7 +46,8 @@ PROVIDER = Provider(
             "low medium high",
             "chat_template_kwargs.reasoning_effort",
             chat_template_kwargs={"enable_thinking": False},
-        )
+        ),
+        schema="llamacpp",
     ),
     rank=10,
 )
