@@ -255,14 +255,15 @@ async def _handshake(session: ClientSession) -> None:
 async def _all_tools(session: ClientSession) -> list[types.Tool]:
     """Raises MCPError; but a server without a method for tools just has none."""
     found: list[types.Tool] = []
-    cursor: str | None = None
+    cursors: list[str | None] = [None]
     try:
-        for _ in range(MOST_PAGES):
-            page = await session.list_tools(params=types.PaginatedRequestParams(cursor=cursor))
+        while len(cursors) <= MOST_PAGES and len(found) < MOST_TOOLS:
+            params = types.PaginatedRequestParams(cursor=cursors[-1])
+            page = await session.list_tools(params=params)
             found += page.tools
-            cursor = page.next_cursor
-            if cursor is None or len(found) >= MOST_TOOLS:
+            if page.next_cursor in (None, *cursors):
                 break
+            cursors.append(page.next_cursor)
     except MCPError as error:
         if error.code != types.METHOD_NOT_FOUND:
             raise

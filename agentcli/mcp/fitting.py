@@ -15,9 +15,15 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from mcp.shared.dispatcher import CallOptions, OnNotify, OnNotifyIntercept, OnRequest
+from mcp.shared.exceptions import MCPError
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp.shared.transport_context import TransportContext
-from mcp_types.version import KNOWN_PROTOCOL_VERSIONS, OLDEST_SUPPORTED_VERSION
+from mcp_types import UNSUPPORTED_PROTOCOL_VERSION
+from mcp_types.version import (
+    KNOWN_PROTOCOL_VERSIONS,
+    MODERN_PROTOCOL_VERSIONS,
+    OLDEST_SUPPORTED_VERSION,
+)
 
 from agentcli.mcp.transport import Streams
 from agentcli.plain_schemas import plain
@@ -62,6 +68,8 @@ class Fitting(JSONRPCDispatcher[TransportContext]):
                 return _introduction(raw)
             case "tools/list":
                 self.unfit = self.unfit if (params or {}).get("cursor") else []
+                if not isinstance(raw.get("tools"), list):
+                    self.unfit.append(("a page of its list", "it is no list"))
                 return _listing(raw, "tools", self._tools)
             case "prompts/list":
                 return _listing(raw, "prompts", _prompts)
@@ -109,17 +117,20 @@ class Fitting(JSONRPCDispatcher[TransportContext]):
 
 
 def _introduction(raw: JSONObject) -> JSONObject:
-    """Raises UnknownVersion."""
-    version = raw.get("protocolVersion")
-    if isinstance(version, str) and version not in KNOWN_PROTOCOL_VERSIONS:
+    """Raises UnknownVersion, and MCPError for a version that is agreed on in another way."""
+    version = str(raw.get("protocolVersion", OLDEST_SUPPORTED_VERSION))
+    if version not in KNOWN_PROTOCOL_VERSIONS:
         ours = f"{OLDEST_SUPPORTED_VERSION} to {KNOWN_PROTOCOL_VERSIONS[-1]}"
         raise UnknownVersion(f"it speaks version {version[:40]} of the protocol, and agent {ours}")
+    if version in MODERN_PROTOCOL_VERSIONS:
+        # These are not agreed on in this way; this makes us ask again in theirs.
+        raise MCPError(UNSUPPORTED_PROTOCOL_VERSION, f"version {version}")
     given = raw.get("capabilities")
     given = given if isinstance(given, dict) else {}
     can = {name: _ability(given[name]) for name in _OFFERS if given.get(name, False) is not False}
     result = {key: raw[key] for key in raw if key != "instructions"}
     if "supportedVersions" not in raw:
-        result["protocolVersion"] = version or OLDEST_SUPPORTED_VERSION
+        result["protocolVersion"] = version
     info = raw.get("serverInfo")
     named = {"name": _text(info, "name"), "version": _text(info, "version")}
     # A server that says nothing of what it can do is asked for tools.
@@ -133,7 +144,9 @@ def _ability(value: Any) -> JSONObject:
 def _listing(
     raw: JSONObject, key: str, read: Callable[[list[Any]], Iterator[JSONObject]]
 ) -> JSONObject:
-    cursor = {"nextCursor": found} if (found := _text(raw, "nextCursor")) else {}
+    following = raw.get("nextCursor")
+    has_more = bool(following) and isinstance(following, str | int)
+    cursor = {"nextCursor": str(following)} if has_more else {}
     rest = {name: value for name, value in raw.items() if name != "nextCursor"}
     return {**rest, key: list(read(_list(raw, key))), **cursor}
 

@@ -123,12 +123,13 @@ async def _read(
 def _parsed(line: bytes, health: Health) -> list[types.JSONRPCMessage]:
     """Return the messages in a line; none if it has none, as many programs print text, values and
     logs there, of their own or of libraries."""
+    text = line.decode("utf-8", "replace").lstrip("\ufeff")
     try:
-        found = json.loads(line.decode("utf-8", "replace").lstrip("\ufeff"))
+        found = json.loads(text)
     except (ValueError, RecursionError):
-        if line.startswith(b"{") and b'"jsonrpc"' in line[:_START]:
+        found = _embedded(text)
+        if found is None and text.startswith("{") and '"jsonrpc"' in text[:_START]:
             health.fault = "it sent a broken message"
-        return []
     messages = []
     for each in found if isinstance(found, list) else [found]:
         with suppress(ValidationError):
@@ -136,9 +137,22 @@ def _parsed(line: bytes, health: Health) -> list[types.JSONRPCMessage]:
     return messages
 
 
+def _embedded(text: str) -> object:
+    """Return an answer that stands beside other text in a line, which lacks its line break; None if
+    there is none. A log of what is exchanged repeats answers, which does no harm."""
+    try:
+        found = json.JSONDecoder().raw_decode(text, text.index('{"jsonrpc"'))[0]
+    except (ValueError, RecursionError):
+        return None
+    return found if "result" in found or "error" in found else None
+
+
 def _message(found: object) -> object:
     """Return a value in the form of a message, if it is meant to be one."""
-    if not isinstance(found, dict) or not ({"jsonrpc", "id"} & found.keys()):
+    if not isinstance(found, dict):
+        return None
+    answers = "id" in found and len(found) > 1 and found.keys() <= {"id", "result", "error"}
+    if "jsonrpc" not in found and not answers:
         return None
     message = {**found, "jsonrpc": "2.0"}
     if isinstance(number := message.get("id"), float):
@@ -152,8 +166,8 @@ def _message(found: object) -> object:
             "message": said if isinstance(said, str) else json.dumps(said or given),
         }
         message.pop("result", None)
-    elif "result" in message and not isinstance(message["result"], dict):
-        message["result"] = {"content": message["result"]}
+    elif "method" not in message and not isinstance(message.get("result"), dict):
+        message["result"] = {"content": message.get("result")}
     if message.get("params", {}) is None:
         del message["params"]
     return message

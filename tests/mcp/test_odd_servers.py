@@ -182,6 +182,22 @@ def test_messages_in_a_form_of_their_own_are_read(line, read):
     assert message.model_dump(exclude_unset=True) == {"jsonrpc": "2.0", **read}
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        'Listening{"jsonrpc": "2.0", "id": 7, "result": {}}',
+        '{"jsonrpc": "2.0", "id": 7, "result": {}} sent',
+        'DEBUG got {"jsonrpc": "2.0", "id": 1, "method": "tools/call"}',
+        "{'jsonrpc': '2.0', 'id': 7, 'result': {}}",
+        '{"id": 1, "level": "error", "error": "full", "result": {}}',
+    ],
+)
+def test_an_answer_beside_other_text_is_read_and_no_log_of_a_request(line):
+    health = Health()
+    found = [each.id for each in _parsed(line.encode(), health)]
+    assert (found, health.fault) == ([7] if '"id": 7' in line else [], "")
+
+
 def test_messages_may_come_in_a_batch():
     batch = [{"jsonrpc": "2.0", "id": n, "result": {}} for n in range(3)]
     assert [each.id for each in _parsed(json.dumps(batch).encode(), Health())] == [0, 1, 2]
