@@ -263,7 +263,7 @@ class Providers:
                 hint=f"use one of: {', '.join(protocol_names())}",
             )
         protocol: WireProtocol = speaker(endpoint)
-        return _reading_text(protocol, name, options.tool_format, endpoint.traits)
+        return _reading_text(protocol, endpoint, name, options.tool_format)
 
     def _protocol_name(self, provider: str, base_url: str) -> str:
         return self._options(provider).api or built_in(provider).protocol or _guess(base_url)
@@ -373,14 +373,15 @@ def require_address(base_url: str) -> SplitResult:
 
 
 def _reading_text(
-    protocol: WireProtocol, wire_format: str, tool_format: str, traits: Traits
+    protocol: WireProtocol, endpoint: Endpoint, wire_format: str, tool_format: str
 ) -> WireProtocol:
-    """Return `protocol` with what its replies have in their text, thinking or calls. Calls are
-    looked for by themselves only in the wire format that servers of open models speak."""
-    if tool_format == "text" or (tool_format == "auto" and traits.tools == "text"):
+    """Return `protocol` with what its replies have in their text, thinking or calls. Calls are not
+    looked for where a provider speaks a wire format of its own."""
+    if tool_format == "text" or (tool_format == "auto" and endpoint.traits.tools == "text"):
         return TextTools(protocol, DIALECTS, tell_in_text=True)
     if tool_format == "auto":
-        return TextTools(protocol, DIALECTS if wire_format == _OPEN_FORMAT else ())
+        is_open = wire_format == _OPEN_FORMAT or endpoint.provider not in known_providers()
+        return TextTools(protocol, DIALECTS if is_open else ())
     return TextTools(protocol, () if tool_format == "native" else (tool_format,))
 
 

@@ -27,6 +27,7 @@ _FENCED = re.compile(
 )
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})([^`\n]*)")
 _QUOTING = re.compile(r"(?:>|[-*+#|]|\d+[.)])*")
+_CODE_INDENTS = ("    ", "\t")
 _GOES_ON = re.compile(r"[a-z,.;:!?)\]}\"'`]")
 _PYTHON = re.compile(r"\[?\s*(?:\w+\.)*\w+\(")
 _NAMED = re.compile(r'"name"\s*:\s*"([^"\\]{1,64})"')
@@ -82,7 +83,7 @@ def understood(
     reply that was cut off gets no calls."""
     thought = split_thought(reply.text)
     reasoning = "\n\n".join(filter(None, (reply.reasoning, thought.thinking)))
-    called = tuple(map(_with_whole_name, reply.tool_calls))
+    called = tuple(replace(call, name=whole_name(call.name)) for call in reply.tool_calls)
     found = Found(thought.rest, [])
     if dialects and not called:
         found = find_calls(thought.rest, tools, dialects)
@@ -118,10 +119,10 @@ def _calls_in_thought(thought: str, tools: Tools, dialects: Collection[str]) -> 
     return found._replace(said="") if good else None
 
 
-def _with_whole_name(call: ToolCall) -> ToolCall:
-    """Return the call without the marks of channels that gpt-oss leaves at a tool's name."""
-    name, mark, _ = call.name.partition("<|")
-    return replace(call, name=name.strip().removeprefix("functions.")) if mark else call
+def whole_name(name: str) -> str:
+    """Return a tool's name without the marks of channels that gpt-oss leaves at it."""
+    name, mark, _ = name.partition("<|")
+    return name.strip().removeprefix("functions.") if mark else name
 
 
 def split_thought(text: str) -> Thought:
@@ -209,9 +210,11 @@ def marks_in(line: str, start: int = 0) -> Iterator[re.Match[str]]:
 
 
 def _may_begin(line: str, mark: re.Match[str]) -> bool:
-    """Whether what stands before a mark in its line lets calls begin: no quotation, item of a list
-    or unfinished sentence. Marks of a model's own vocabulary may follow any word."""
+    """Whether what stands before a mark in its line lets calls begin: no quotation, code, item of a
+    list or unfinished sentence. Marks of a model's own vocabulary may follow any word."""
     before = line[: mark.start()].strip()
+    if line.startswith(_CODE_INDENTS) and not before:
+        return False
     if _QUOTING.fullmatch(before) or before.startswith(">") or before.count("`") % 2:
         return not before
     is_special = mark[0][:2] in ("<|", "<｜", "]<", "[T")  # noqa: RUF001

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from agentcli.errors import LLMError
-from agentcli.events.progress import Notice, TextDelta
+from agentcli.events.progress import Notice, TextDelta, ToolCallStarted
 from agentcli.llm.wire_protocol import StillAlive, StreamItem, WireProtocol
 from agentcli.messages import (
     Message,
@@ -68,7 +68,7 @@ class TextTools:
         self._protocol.connect()
 
     def answer(self, request: Request) -> Iterator[StreamItem]:
-        from agentcli.llm.reply_text import understood
+        from agentcli.llm.reply_text import understood, whole_name
         from agentcli.llm.shown_text import Shown
 
         tools = {tool.name: tool.parameters for tool in request.tools}
@@ -84,6 +84,8 @@ class TextTools:
                 yield from shown.rest(found)
                 yield from self._tell(found)
                 yield reply
+            elif isinstance(item, ToolCallStarted):
+                yield ToolCallStarted(whole_name(item.name))
             else:
                 yield item
 

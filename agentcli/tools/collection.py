@@ -201,7 +201,8 @@ class ToolCollection:
         tool = self._tools.get(name) or self._later(name)
         if tool is None:
             known = ", ".join(tool.name for tool in self._tools.values() if tool.offered)
-            raise ToolError(f"There is no tool {name!r}. The tools are: {known}.")
+            fault = f"There is no tool {name!r}" if name else "This call can't be read"
+            raise ToolError(f"{fault}. The tools are: {known}.")
         self._tools.setdefault(name, tool)
         try:
             values = json.loads(raw or "{}")

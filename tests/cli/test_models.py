@@ -245,6 +245,17 @@ def test_a_call_that_a_server_passes_on_as_text_is_run(agent, serve, text, strea
     assert call["tool_calls"][0]["id"] == result["tool_call_id"]
 
 
+@pytest.mark.parametrize("api", ["responses", "anthropic_messages"])
+def test_a_call_as_text_is_run_whatever_wire_format_a_server_of_ones_own_speaks(agent, serve, api):
+    server = serve([Reply(MARKED), Reply("Done.")])
+    agent.use(server, "lab/open")
+    address = server.url + ("/v1" if api == "responses" else "")
+    configure(agent, f'[providers.lab]\nbase_url = "{address}"\napi = "{api}"\n')
+    done = agent("run", "x", "--approval", "yolo")
+    assert (done.returncode, done.stdout) == (0, "Done.\n")
+    assert (agent.workspace / "out.txt").read_text() == "ran\n"
+
+
 @pytest.mark.parametrize("tool_format", ["auto", "text", "hermes"])
 def test_a_call_that_an_answer_quotes_is_not_run(agent, serve, tool_format):
     answer = f"It is written so:\n\n```\n{MARKED}\n```\n\nor as {MARKED.replace(chr(10), '')} here."

@@ -190,6 +190,7 @@ def test_only_the_dialects_asked_for_are_read(dialect, text):
         "Models write\n> {}\nand the like.",
         "Models write:\n- {}, or else nothing.",
         "Models write {} in this project.",
+        "Models write:\n\n    {}\n\nThe parser reads them.",
     ],
 )
 def test_a_quoted_call_is_none(dialect, text, quotation):
