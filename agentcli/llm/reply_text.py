@@ -97,18 +97,22 @@ def understood(
             reply,
             tool_calls=unique_calls(found.calls, "call_"),
             finish_reason=FinishReason.TOOL_CALLS,
-            provider_data=_without_content(reply.provider_data),
+            provider_data=_beside_calls(reply, thought, found),
         )
     return reply, found, thought
 
 
-def _without_content(data: ProviderData | None) -> ProviderData | None:
-    """Return provider data of a chat message without the text as it came: the calls in it go back
-    as calls. Other wire formats have items with types."""
-    if data is None or "content" not in data.items[0] or "type" in data.items[0]:
-        return data
-    rest = {name: value for name, value in data.items[0].items() if name != "content"}
-    return replace(data, items=(rest,)) if rest else None
+def _beside_calls(reply: Reply, thought: Thought, found: Found) -> ProviderData | None:
+    """Return what goes back with calls that were text: the members of a chat message, with thinking
+    where it was. Items with types give an order of parts that these calls are not in."""
+    data = reply.provider_data
+    if data is None or "type" in data.items[0]:
+        return None
+    members = dict(data.items[0])
+    content = members.pop("content", None)
+    if isinstance(content, str) and thought.rest:
+        members["content"] = content.removesuffix(thought.rest) + found.said
+    return replace(data, items=(members,)) if members else None
 
 
 def _calls_in_thought(thought: str, tools: Tools, dialects: Collection[str]) -> Found | None:

@@ -243,6 +243,8 @@ def test_a_call_that_a_server_passes_on_as_text_is_run(agent, serve, text, strea
     assert second["messages"][: len(first["messages"])] == first["messages"]
     call, result = second["messages"][-2:]
     assert call["tool_calls"][0]["id"] == result["tool_call_id"]
+    # The thinking goes back where it was: some models need it, and prompt caches too.
+    assert call["content"] == f"<think>\nHm.\n</think>\n\n{said.strip()}"
 
 
 @pytest.mark.parametrize("api", ["responses", "anthropic_messages"])
