@@ -122,15 +122,22 @@ def http_failure(origin: str, error: BaseException, start: str = "") -> LLMError
     return None
 
 
-def _unreachable(origin: str, what: str) -> LLMError:
+def through_proxy(origin: str) -> str:
+    """Return words that name the proxy on the way to `origin`; empty if there is none."""
     proxy = proxy_for(origin)
+    return f" through the proxy {proxy.shown}" if proxy else ""
+
+
+def _unreachable(origin: str, what: str) -> LLMError:
+    through = through_proxy(origin)
     hint = "is the server up, and the address right? agent doctor"
-    if proxy:
+    if through:
         host = urlsplit(origin).hostname
         hint = f"is the proxy right? If {host} needs none: export NO_PROXY={host}"
+    if "407" in what:
+        hint = "the proxy wants to know who asks: http://user:password@proxy:port in its variable"
     if _UNKNOWN_CA in what:
         hint = _CA_HINT
-    through = f" through the proxy {proxy.shown}" if proxy else ""
     return LLMError(LLMErrorKind.CONNECTION, f"can't reach {origin}{through}: {what}", hint=hint)
 
 

@@ -25,6 +25,8 @@ _MESSAGES = (
 _CODES = ("code", "type", "status", "status_code", "error_code", "errcode", "err_code")
 _WAITS = ("retryDelay", "retry_after", "retry_after_ms")
 _TAG = re.compile(r"<[!?a-z]", re.IGNORECASE)
+_JSON = re.compile(r"^\s*(?=[\[{])|(?=\{\s*\")")
+_DECODER = json.JSONDecoder()
 _DEEPEST = 8
 _MOST_ITEMS = 5
 _LONGEST_MESSAGE = 500
@@ -57,8 +59,8 @@ class ErrorBody:
 
 def read_body(body: object) -> ErrorBody:
     """Return what the body of an error says; nothing for a page of HTML."""
-    inner = _parsed(body) if isinstance(body, str) else body
-    plain = isinstance(body, str) and inner is None
+    before, inner = _quoted(body) if isinstance(body, str) else ("", body)
+    plain = isinstance(body, str) and (bool(before) or inner is None)
     said = str(body) if plain else json.dumps(inner, ensure_ascii=False, default=str)
     found = ErrorBody(all_said=said[:_LONGEST_SAID].replace("\\", ""))
     for text in _texts(body, found, 0):
@@ -72,9 +74,11 @@ def _texts(value: object, found: ErrorBody, depth: int) -> Iterator[str]:
     if depth > _DEEPEST:
         return
     if isinstance(value, str):
-        inner = _parsed(value)
+        before, inner = _quoted(value)
         if inner is not None:
-            yield from _texts(inner, found, depth + 1)
+            texts = list(_texts(inner, found, depth + 1))
+            if texts or inner:
+                yield f"{before}{': '.join(texts)}" if texts else value.strip()
         elif (text := value.strip()) and not _TAG.match(text):
             yield text
     elif isinstance(value, list):
@@ -106,12 +110,15 @@ def _texts_of_object(value: Mapping[str, Any], found: ErrorBody, depth: int) -> 
             yield from _texts(value[name], found, depth + 1)
 
 
-def _parsed(text: str) -> object:
-    """Return the JSON object or list that is written in `text`; None if there is none."""
-    if not text.lstrip().startswith(("{", "[")):
-        return None
+def _quoted(text: str) -> tuple[str, object]:
+    """Return the JSON that `text` is or that it quotes, and the text before it; None for no JSON.
+    LiteLLM's proxy quotes a provider's body in its own words."""
+    quoted = _JSON.search(text)
+    if not quoted:
+        return text, None
+    before = text[: quoted.end()].lstrip()
     try:
-        value: object = json.loads(text)
+        value, end = _DECODER.raw_decode(text, quoted.end())
     except (ValueError, RecursionError):
-        return None
-    return value
+        return text, None
+    return (before, value) if before or not text[end:].strip() else (text, None)

@@ -19,7 +19,7 @@ from urllib.parse import parse_qsl, urlsplit, urlunsplit
 from agentcli.errors import LLMError
 from agentcli.llm.answers import checked_answer, refused_reply, taken_apart
 from agentcli.llm.classify import classify
-from agentcli.llm.connections import http_failure
+from agentcli.llm.connections import http_failure, through_proxy
 from agentcli.llm.healing import Remedy, find_remedy
 from agentcli.llm.lazy_sdk import make_lazy
 from agentcli.llm.provider import built_in
@@ -218,7 +218,10 @@ class SDKProtocol(ABC):
         origin = self._endpoint.base_url.partition("?")[0]
         if isinstance(error, self._sdk.APIStatusError):
             # The SDK's own `body` is only a part of what was sent.
-            return classify(error.status_code, error.response.text, error.response.headers, origin)
+            headers = error.response.headers
+            if "json" not in headers.get("content-type", ""):
+                origin += through_proxy(origin)
+            return classify(error.status_code, error.response.text, headers, origin)
         wrapped = isinstance(error, self._sdk.APIConnectionError)
         cause = (error.__cause__ if wrapped else None) or error
         start = built_in(self._endpoint.provider).start

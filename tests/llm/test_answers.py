@@ -98,6 +98,27 @@ def test_the_provider_that_a_gateway_asked_is_quoted():
     assert error.message == "http://model answers 400: Anthropic: tools.3: bad schema"
 
 
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        (
+            'OpenAIException - {"error": {"message": "it broke"}} No fallback.',
+            "OpenAIException - it broke",
+        ),
+        ('  {"error": "it broke"}', "it broke"),
+        ('{"unheard": "of"}', '{"unheard": "of"}'),
+        ('"auto" is refused', '"auto" is refused'),
+        ("[1] is refused", "[1] is refused"),
+        ("{broken", "{broken"),
+    ],
+)
+def test_a_message_may_quote_another(said, shown):
+    for body in (said, json.dumps({"error": {"message": said}})):
+        assert (
+            classify(500, body, {}, "http://model").message == f"http://model answers 500: {shown}"
+        )
+
+
 def test_a_parameter_that_fastapi_refuses_is_named():
     faults = [{"loc": ["body", "store"], "msg": "Extra inputs are not permitted", "input": False}]
     error = classify(422, json.dumps({"detail": faults}), {}, "http://model")
