@@ -12,7 +12,6 @@ from itertools import islice
 from typing import Any, ClassVar
 
 from agentcli.events.progress import ReasoningDelta, TextDelta, ToolCallStarted
-from agentcli.llm.classify import stream_error
 from agentcli.llm.families import ADAPTIVE
 from agentcli.llm.pieces import whole_arguments
 from agentcli.llm.sdk import SDKProtocol
@@ -426,8 +425,6 @@ def _read(events: Iterator[Mapping[str, Any]], origin: str) -> Iterator[StreamIt
             case "message_stop":
                 answered = True
                 yield collected.reply(ended=True)
-            case "error":
-                raise stream_error(event.get("error"))
         yield StillAlive(idle=True)
     if not answered:
         yield collected.reply(ended=False)

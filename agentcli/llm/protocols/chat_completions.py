@@ -12,7 +12,6 @@ from typing import Any
 
 from agentcli.errors import LLMError, LLMErrorKind
 from agentcli.events.progress import ReasoningDelta, TextDelta, ToolCallStarted
-from agentcli.llm.classify import stream_error
 from agentcli.llm.openai_sdk import OpenAIProtocol, called_function, openai_usage
 from agentcli.llm.pieces import OpenCalls, merge
 from agentcli.llm.traits import levels
@@ -263,8 +262,6 @@ def _read(chunks: Iterator[Mapping[str, Any]], origin: str) -> Iterator[StreamIt
             answered = True
             yield collected.reply(ended=True)
             continue
-        if error := chunk.get("error"):
-            raise stream_error(error)
         collected.id = collected.id or chunk.get("id") or ""
         collected.model = collected.model or chunk.get("model") or ""
         collected.usage = chunk.get("usage") or collected.usage
@@ -277,8 +274,6 @@ def _read(chunks: Iterator[Mapping[str, Any]], origin: str) -> Iterator[StreamIt
 
 
 def parse_reply(data: Mapping[str, Any], origin: str) -> Reply:
-    if error := data.get("error"):
-        raise stream_error(error)
     first = next((choice for choice in data["choices"] if not choice.get("index")), None)
     if first is None:
         raise bad_response("the server sent a reply without a message")

@@ -67,8 +67,6 @@ class Responses(OpenAIProtocol):
             elif kind in ("response.output_item.added", "response.output_item.done"):
                 if name := output.put(event):
                     yield ToolCallStarted(name)
-            elif kind == "error":
-                raise stream_error(event.get("error") or event)
             elif kind in _ENDS:
                 data = dict(check_object(event.get("response")))
                 data["output"] = data.get("output") or output.items()
