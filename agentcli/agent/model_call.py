@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from agentcli.agent.agent import Agent
 from agentcli.agent.replies import events_of
 from agentcli.errors import LLMError, LLMErrorKind
+from agentcli.events import Event
+from agentcli.events.observations import RequestAdaptedObservation
 from agentcli.events.progress import Status, StepDone
 from agentcli.memory.context_use import context_use
 from agentcli.messages import Reply, Request, ToolChoice
@@ -20,7 +24,7 @@ def call_model(agent: Agent, session: Session, *, only_text: bool = False) -> No
     call tools, and may spend the reserve kept for that. A request that turns out too long is
     shortened, a few times at most. Raises LLMError."""
     for attempts_left in reversed(range(_MOST_ATTEMPTS)):
-        cap = _reply_cap(agent, session)
+        cap, before = _reply_cap(agent, session), len(session.events)
         try:
             reply = _reply(agent, session, only_text)
             break
@@ -34,9 +38,19 @@ def call_model(agent: Agent, session: Session, *, only_text: bool = False) -> No
             shorter = condensation is not None or _reply_cap(agent, session) < cap
             if not shorter or not attempts_left:
                 raise _with_the_largest(error, agent, session) from error
-    agent.memory.learn(reply.usage.prompt_tokens, cap)
+    _learn(agent, session.events[before:], reply.usage.prompt_tokens, cap)
     session.emit_group(events_of(reply, agent.tools))
     session.notify(StepDone(session.state.iteration))
+
+
+def _learn(agent: Agent, new: Sequence[Event], counted: int, cap: int) -> None:
+    """Have the memory learn from an answered request: from the provider's count of its tokens, and
+    from what room a refusal before it said to be beside them."""
+    rooms = [e.reply_tokens for e in new if isinstance(e, RequestAdaptedObservation)]
+    room = min(filter(None, rooms), default=0)
+    agent.memory.learn(counted, room or cap)
+    if room:
+        agent.memory.model_window.was_measured(agent.memory.tokens_sent + room)
 
 
 def _reply(agent: Agent, session: Session, only_text: bool) -> Reply:

@@ -417,10 +417,12 @@ class PrefixChangedObservation(Observation, kind="prefix_changed"):
 class RequestAdaptedObservation(Observation, kind="request_adapted"):
     """A provider refused a request and named the cause, so it was sent again without it. `reason`
     is a stable name of the cause; what the messages before this event lose, if anything, is in
-    `drops`: reasoning (opaque provider data) or images."""
+    `drops`: reasoning (opaque provider data) or images. `reply_tokens` are what the window has room
+    for beside the prompt; 0 if that was not the cause."""
 
     model: str
     reason: str
+    reply_tokens: int = 0
     drops: Literal["", "reasoning", "images"] = ""
 
     @property

@@ -273,7 +273,11 @@ def backoff(settings: LLMSettings, attempt: int) -> float:
 
 def _adapted(model: str, remedy: Remedy) -> RequestAdaptedObservation:
     return RequestAdaptedObservation(
-        model=model, reason=remedy.cause, drops=remedy.drops, content=remedy.told
+        model=model,
+        reason=remedy.cause,
+        drops=remedy.drops,
+        content=remedy.told,
+        reply_tokens=remedy.room_tokens,
     )
 
 

@@ -59,6 +59,8 @@ _GEMINI_STAND_IN = {
     "extra_content": {"google": {"thought_signature": "skip_thought_signature_validator"}}
 }
 
+_ROOM = "room"
+
 
 @dataclass(frozen=True)
 class Remedy:
@@ -72,6 +74,11 @@ class Remedy:
     """What all messages so far go without."""
     most_output_tokens: int = 0
     """The cap for this request; 0: as it is."""
+
+    @property
+    def room_tokens(self) -> int:
+        """What the window has room for beside the prompt; 0 if that was not the cause."""
+        return self.most_output_tokens if self.cause == _ROOM else 0
 
     def applied(self, request: Request) -> Request:
         """Return `request` with what concerns it alone."""
@@ -177,7 +184,7 @@ def _output_cap(refusal: _Refusal) -> Remedy | None:
         return Remedy("affordable", told, most_output_tokens=most) if most > 0 else None
     if room := _room(words, sent, numbers):
         told = f"only {room:,} tokens fit beside the prompt; asking for no more"
-        return Remedy("room", told, most_output_tokens=room)
+        return Remedy(_ROOM, told, most_output_tokens=room)
     smaller = [n for n in numbers if _LEAST_TOKENS <= n < sent]
     if not smaller or "context" in words:
         return None

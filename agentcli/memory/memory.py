@@ -161,6 +161,11 @@ class Memory:
             self.model_window.was_accepted(prompt_tokens + output_tokens)
         return credible
 
+    @property
+    def tokens_sent(self) -> int:
+        """The tokens of the request made from the last window, as far as is known by now."""
+        return self.estimator.tokens(self._size + self._tools_size)
+
     def is_full(self, events: Sequence[Event]) -> bool:
         """Whether the next request must become shorter before it is sent."""
         tokens = self.tokens(events)

@@ -106,6 +106,10 @@ class Window:
         self._tokens = max(min(self.tokens, halved), self._most_accepted, 1)
         return 0
 
+    def was_measured(self, tokens: int) -> None:
+        """Take in that prompt and reply have exactly so many `tokens` together."""
+        self._tokens, self._is_known = min(self.tokens, tokens), True
+
     def was_accepted(self, tokens: int) -> None:
         """Take in that a request with a prompt and cap of so many `tokens` was answered: a window
         that was only guessed is no smaller."""
