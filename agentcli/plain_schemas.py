@@ -144,7 +144,7 @@ class _Reader:
         table = {
             name: self.read(part, depth + 1, within)
             for name, part in value.items()
-            if part is not False
+            if part is not False and (key != "patternProperties" or _is_pattern(name))
         }
         return value if _same(list(table.values()), list(value.values())) else table
 

@@ -155,7 +155,7 @@ def _classified(status: int, body: object, headers: Mapping[str, str], what: str
     if kind is LLMErrorKind.RATE_LIMIT:
         waits = (wait, named, reset_in(headers))
         wait = next((each for each in waits if each is not None), None)
-    if status in (400, 413) and not found.all_said:
+    if status in (400, 413) and found.is_empty:
         kind = LLMErrorKind.CONTEXT_OVERFLOW
         message = "no word of a reason; Cerebras, for one, says so that a conversation is too long"
     return LLMError(
@@ -164,7 +164,7 @@ def _classified(status: int, body: object, headers: Mapping[str, str], what: str
         status=status,
         retry_after=wait,
         hint=_hint(kind, message),
-        said=found.all_said,
+        said=found.said,
         generation=found.generation,
     )
 

@@ -23,6 +23,7 @@ _MESSAGES = (
 )
 """Members that carry a message, or an object with one; the more general come first."""
 _CODES = ("code", "type", "status", "status_code", "error_code", "errcode", "err_code")
+_NAMED = ("param", "parameter", "field")
 _WAITS = ("retryDelay", "retry_after", "retry_after_ms")
 _TAG = re.compile(r"<[!?a-z]", re.IGNORECASE)
 _JSON = re.compile(r"^\s*(?=[\[{])|(?=\{\s*\")")
@@ -44,8 +45,17 @@ class ErrorBody:
     codes: list[str] = field(default_factory=list)
     wait: str = ""
     generation: str = ""
-    all_said: str = ""
-    """The whole body as one text, in which names stand in plain quotes."""
+    named: list[str] = field(default_factory=list)
+    """The parameters that the body names as the cause."""
+    is_empty: bool = False
+
+    @property
+    def said(self) -> str:
+        """All messages, codes that are words, and named parameters as one text. The request, which
+        some servers repeat in the body of an error, is not in it."""
+        words = [code for code in self.codes if not code.isdecimal()]
+        named = [f"'{name}'" for name in self.named]
+        return " ".join([*self.messages, *words, *named])[:_LONGEST_SAID].replace("\\", "")
 
     @property
     def message(self) -> str:
@@ -59,10 +69,8 @@ class ErrorBody:
 
 def read_body(body: object) -> ErrorBody:
     """Return what the body of an error says; nothing for a page of HTML."""
-    before, inner = _quoted(body) if isinstance(body, str) else ("", body)
-    plain = isinstance(body, str) and (bool(before) or inner is None)
-    said = str(body) if plain else json.dumps(inner, ensure_ascii=False, default=str)
-    found = ErrorBody(all_said=said[:_LONGEST_SAID].replace("\\", ""))
+    said = body if isinstance(body, str) else json.dumps(body, ensure_ascii=False, default=str)
+    found = ErrorBody(is_empty=not said)
     for text in _texts(body, found, 0):
         if not any(text in other for other in found.messages):
             found.messages = [other for other in found.messages if other not in text] + [text]
@@ -90,6 +98,7 @@ def _texts(value: object, found: ErrorBody, depth: int) -> Iterator[str]:
 
 def _texts_of_object(value: Mapping[str, Any], found: ErrorBody, depth: int) -> Iterator[str]:
     found.codes += [str(value[name]) for name in _CODES if isinstance(value.get(name), str | int)]
+    found.named += [value[name] for name in _NAMED if isinstance(value.get(name), str)]
     found.generation = found.generation or str(value.get("failed_generation") or "")
     for name in _WAITS:
         if isinstance(value.get(name), str | int | float):

@@ -26,35 +26,56 @@ _OTHER_LIMIT = {
     "max_tokens": "max_completion_tokens",
     "max_completion_tokens": "max_tokens",
 }
+_TELLERS = ("thinking", "output_config", "reasoning_effort", "reasoning")
+"""Members that tell how much to reason."""
 _EXTRA = r"unrecogni|unknown|unsupported|not support|extra (?:inputs|fields)|not permitted"
 _LEAST_TOKENS = 256
 _PAYS_FOR = 0.95
 """Share of the tokens an account can pay for: their number is an estimate."""
-_NUMBER = re.compile(r"(?<![\w.-])\d[\d,]*(?![\w.,-]*[a-z\d])")
+_NUMBER = re.compile(r"(?<![\w.<-])\d[\d,]*(?![\w.,-]*[a-z\d])")
 
 _REFUSED = (
     r"not? support|unsupported|not? allowed|not? permitted|unrecogni|unknown|unexpected|invalid"
     r"|extra (?:inputs|fields)|deprecated|cannot be|can't be|must not|no endpoints|not available"
-    r"|not enabled|doesn.t support|does not accept|only support|only (?:be )?set|requires"
+    r"|not enabled|n.t support|does not accept|only support|only (?:be )?set|requires"
+    r"|only .{1,60} (?:is|are) (?:supported|allowed)"
 )
 _REASONING = re.compile(
-    r"signature|encrypted[ _]content|bound to a different|thinking[`' ]* block"
-    r"|required (?:following|reasoning) item|reasoning item"
+    r"(?:invalid|corrupt\w*) .{0,20}signature|signature\b.{0,20}(?:invalid|not valid)"
+    r"|encrypted.content.{0,5000}could not be (?:verified|decrypted)|invalid_encrypted_content"
+    r"|bound to a different|blocks? in the latest assistant message cannot be modified"
+    r"|without its required|items are not persisted|expected an id that begins with"
+    r"|cannot determine type of 'item'"
 )
-_MISSING = re.compile(r"([a-z_]*reason[a-z_]*)[`'\" ].{0,80}(?:passed back|missing|required)")
+"""What servers say of opaque data that they can't read, or of items that are no longer together."""
+_ACCOUNT = (LLMErrorKind.AUTH, LLMErrorKind.AUTH_PERMANENT, LLMErrorKind.CONTENT_POLICY)
+"""Refusals of somebody or of what is said, not of a request's form."""
+_MISSING = re.compile(
+    r"(?P<a>[a-z_]*reason[a-z_]*)[`'\" ].{0,80}(?:passed back|missing|required)"
+    r"|missing [`'\"]?(?P<b>[a-z_]*reason[a-z_]*)"
+)
 _IMAGES = re.compile(r"\bimages?\b|image_url|input_image|multi-?modal|\bvision\b|mmproj")
-_BAD_IMAGE = re.compile(r"exceed|too (?:large|many|big)|dimension|could not process|decode|corrupt")
+_BLIND = re.compile(
+    r"support (?:the |any )?(?:image|vision|multi)"
+    r"|(?:image|vision)\w*\b.{0,40}(?:not|un|only) ?support"
+    r"|not a multi|at most 0 image|unknown variant|unsupported content|mmproj|no vision"
+)
+_BAD_IMAGE = re.compile(r"dimension|format|media.?type|decode|corrupt|download|fetch|base64")
 _TOOLS = re.compile(
-    r"(?:support|have|enabl)\w* (?:for )?(?:tool|function)|tools? (?:is|are) not"
-    r"|(?:tool|function)[ -](?:use|call\w*|choice)\b.{0,40}(?:not|requires)|--jinja"
-    r"|--enable-auto-tool-choice|tools param"
+    r"(?:not|n.t|that) (?:support|have|enabl)\w* (?:for )?(?:tool|function)|tools? (?:is|are) not"
+    r"|(?:tool|function)[ -](?:use|call\w*|choice)\b.{0,40}"
+    r"(?:not (?:support|enabl|avail|allow)|unsupported|requires --)"
+    r"|\btools param|param\w*:? [`'\"]?tools\b|(?:^|\s)tools: extra"
 )
 _NINE = re.compile(r"tool.?call.? id.{0,80}length of 9")
 _ID_FORM = re.compile(r"(?:tool_use|call|tool_call).{0,40}\bid\b.{0,60}pattern")
-_USER_AFTER_TOOL = re.compile(r"role '?\"?user'?\"? after role '?\"?tool")
+_ORDER = re.compile(r"role '?\"?user'?\"? after role '?\"?tool|roles must alternate")
 _ROLE = re.compile(
     r"role.{0,40}\b(system|developer)\b|\b(system|developer)\b.{0,20}(?:role|message|instruction)"
+    r"|roles must alternate"
 )
+_NEVER_LEFT_OUT = frozenset({"type", "properties", "items", "required", "description"})
+"""Keywords without which a schema says nothing."""
 _GEMINI_STAND_IN = {
     "extra_content": {"google": {"thought_signature": "skip_thought_signature_validator"}}
 }
@@ -94,7 +115,6 @@ class _Refusal:
     """A refused request, and what the server said."""
 
     words: str
-    status: int
     traits: Traits
     members: Mapping[str, Any]
     request: Request
@@ -109,7 +129,9 @@ class _Refusal:
         name = re.escape(member)
         if "_" in member:
             return bool(re.search(rf"(?<![\w]){name}(?!\w)", self.words))
-        quoted = rf"[`'\"]{name}[`'\"]|(?:^|[\s.,\[\"']){name}(?:\.[\w.]+)?: "
+        quoted = (
+            rf"[`'\"](?:[\w.\[\]]+\.)?{name}[`'\"]|(?:^|[\s.,\[\"']){name}(?:\.[\w.]+)?(?:: |=)"
+        )
         known = rf"(?:parameters?|arguments?|fields?|members?|propert\w+)(?: supplied)?:? {name}\b"
         return bool(re.search(f"{quoted}|{known}", self.words))
 
@@ -119,10 +141,12 @@ def find_remedy(
 ) -> Remedy | None:
     """Return what to change after `error`, where `members` are those of the refused body other than
     the conversation; None if the server's words name no cause that can be left out."""
-    words = (error.said or error.message).lower()
-    refusal = _Refusal(words, error.status or 0, traits, members, request)
-    if remedy := _opaque_reasoning(refusal):
-        return remedy
+    refusal = _Refusal(error.said.lower(), traits, members, request)
+    if error.kind in _ACCOUNT:
+        return None
+    # Gateways report this under any status.
+    if _REASONING.search(refusal.words):
+        return _opaque_reasoning(refusal)
     if error.status not in _STATUSES:
         return None
     if error.kind in (LLMErrorKind.CONTEXT_OVERFLOW, LLMErrorKind.BILLING):
@@ -133,32 +157,30 @@ def find_remedy(
 
 def _opaque_reasoning(refusal: _Refusal) -> Remedy | None:
     """Signatures and encrypted reasoning are refused after a change of account, or of what stood
-    before them. Gateways report that under any status."""
+    before them."""
+    if not any(message.provider_data for message in refusal.request.messages):
+        return None
+    told = "the server can't verify earlier reasoning; going on without it"
+    return Remedy("reasoning", told, drops="reasoning")
+
+
+def _signature(refusal: _Refusal) -> Remedy | None:
     words = refusal.words
-    if "missing" in words and "thought_signature" in words and not refusal.traits.stand_in:
-        return Remedy(
-            "thought_signature",
-            "calls of other models are marked as such from now on",
-            {"stand_in": _GEMINI_STAND_IN},
-        )
-    has_any = any(message.provider_data for message in refusal.request.messages)
-    if (
-        has_any
-        and _REASONING.search(words)
-        and re.search(_REFUSED + "|could not be|without", words)
-    ):
-        told = "the server can't verify earlier reasoning; going on without it"
-        return Remedy("reasoning", told, drops="reasoning")
-    return None
+    if "missing" not in words or "thought_signature" not in words or refusal.traits.stand_in:
+        return None
+    told = "calls of other models are marked as such from now on"
+    return Remedy("thought_signature", told, {"stand_in": _GEMINI_STAND_IN})
 
 
 def _required_reasoning(refusal: _Refusal) -> Remedy | None:
     missing = _MISSING.search(refusal.words)
-    if missing is None or missing[1] in refusal.members or missing[1].endswith("effort"):
+    name = missing and (missing["a"] or missing["b"])
+    if not name or name in refusal.members or name.endswith("effort"):
         return None
-    filled = {**refusal.traits.filled, missing[1]: ""}
-    told = f"each message of the model has {missing[1]} from now on, as the server requires"
-    return Remedy(f"filled {missing[1]}", told, {"filled": filled})
+    # Some take an empty text for a missing one, but not a blank.
+    filled = {**refusal.traits.filled, name: " "}
+    told = f"each message of the model has {name} from now on, as the server requires"
+    return Remedy(f"filled {name}", told, {"filled": filled})
 
 
 def _output_cap(refusal: _Refusal) -> Remedy | None:
@@ -186,7 +208,7 @@ def _output_cap(refusal: _Refusal) -> Remedy | None:
         told = f"only {room:,} tokens fit beside the prompt; asking for no more"
         return Remedy(_ROOM, told, most_output_tokens=room)
     smaller = [n for n in numbers if _LEAST_TOKENS <= n < sent]
-    if not smaller or "context" in words:
+    if not smaller or ("context" in words and "less than or equal" not in words):
         return None
     told = f"replies are limited to {max(smaller):,} tokens, the model's most"
     return Remedy("most output", told, {"most_output_tokens": max(smaller)})
@@ -213,54 +235,55 @@ def _room(words: str, sent: int, numbers: Iterable[int]) -> int:
 def _effort(refusal: _Refusal) -> Remedy | None:
     """How much to reason is told in another form, in fewer levels, or not at all."""
     words, traits = refusal.words, refusal.traits
-    told_by = [
-        n
-        for n in ("thinking", "output_config", "reasoning_effort", "reasoning")
-        if n in refusal.members and (refusal.names(n) or f"{n}." in words)
-    ]
-    if not told_by and not (
-        "effort" in words and any("effort" in n or n == "reasoning" for n in refusal.members)
-    ):
-        return None
-    kind = (refusal.members.get("thinking") or {}).get("type")
-    if kind == "enabled" and "adaptive" in words:
-        return Remedy(
-            "adaptive thinking",
-            "the model decides itself how much it thinks; told by output_config.effort",
-            {"efforts": ADAPTIVE, "always": {}},
-        )
+    tellers = {n: v for n, v in refusal.members.items() if n in _TELLERS}
+    named = [n for n in tellers if refusal.names(n) or f"{n}." in words]
+    kind = (tellers.get("thinking") or {}).get("type")
+    usable = _usable_levels(refusal)
     if kind == "adaptive" and re.search(r"adaptive.{0,40}not|expected.{0,40}enabled", words):
         told = "how much the model thinks is told by a number of tokens"
         return Remedy("thinking budget", told, {"efforts": BUDGETS, "always": {}})
+    if not tellers or not (named or re.search("effort|summar", words) or usable):
+        return None
+    if "summar" in words and "reasoning" in tellers:
+        told = "what the model reasons is not shown to this account"
+        shown = {n: {"reasoning": {"effort": n}} for n in traits.efforts or LEVELS}
+        return Remedy("summary", told, {"efforts": shown})
+    if kind == "enabled" and "adaptive" in words:
+        told = "the model decides itself how much it thinks; told by output_config.effort"
+        return Remedy("adaptive thinking", told, {"efforts": ADAPTIVE, "always": {}})
     if "set reasoning_effort to 'none'" in words:
         told = "with tools the model does not reason here; through Responses it does"
         always = {**traits.always, "reasoning_effort": "none"}
         return Remedy("no effort with tools", told, {"always": always, "efforts": {}})
-    table = traits.efforts
-    offered = [n for n in LEVELS if re.search(rf"[`'\"\s,\[(]{n}[`'\",\])\s.]", words)]
-    wanted = refusal.request.effort
-    refused = {wanted, nearest_level(wanted, table) if wanted and table else wanted}
-    usable = [n for n in offered if n not in refused and (not table or n in table)]
-    if usable and table != {} and set(usable) != set(table or ()):
-        kept = {n: (table or _like(refusal, n))[n] for n in usable}
+    if usable and traits.efforts != {} and set(usable) != set(traits.efforts or ()):
+        kept = {n: (traits.efforts or {n: _like(refusal, tellers, n)})[n] for n in usable}
         told = f"the model knows these levels of effort: {', '.join(usable)}"
         return Remedy(f"effort {' '.join(usable)}", told, {"efforts": kept})
-    always = {n: v for n, v in traits.always.items() if n not in told_by}
+    always = {n: v for n, v in traits.always.items() if n not in named}
     told = "how much to reason can't be told to this model"
     return Remedy("effort", told, {"efforts": {}, "always": always})
 
 
-def _like(refusal: _Refusal, level: str) -> Mapping[str, Mapping[str, Any]]:
+def _usable_levels(refusal: _Refusal) -> list[str]:
+    """Return the levels that the server offers in place of the one that was sent; none if it is not
+    about levels."""
+    wanted, table, words = refusal.request.effort, refusal.traits.efforts, refusal.words
+    sent = nearest_level(wanted, table) if wanted and table else wanted
+    if not sent or not ("effort" in words or re.search(rf"[`'\"]{sent}[`'\"]", words)):
+        return []
+    offered = (n for n in LEVELS if re.search(rf"[`'\"\s,\[(]{n}(?:[`'\",\])\s.]|$)", words))
+    return [n for n in offered if n not in (sent, wanted) and (not table or n in table)]
+
+
+def _like(refusal: _Refusal, tellers: Mapping[str, Any], level: str) -> Mapping[str, Any]:
     """Return the members of the refused body that told the effort, with another level."""
     sent = refusal.request.effort
-    told = {
+    return {
         name: {k: level if v == sent else v for k, v in value.items()}
         if isinstance(value, Mapping)
         else level
-        for name, value in refusal.members.items()
-        if name in ("thinking", "output_config", "reasoning_effort", "reasoning")
+        for name, value in tellers.items()
     }
-    return {level: told}
 
 
 def _forced_tools(refusal: _Refusal) -> Remedy | None:
@@ -276,15 +299,15 @@ def _images(refusal: _Refusal) -> Remedy | None:
     messages = [m for m in refusal.request.messages if m.image_urls]
     if not messages or not _IMAGES.search(refusal.words):
         return None
-    if _BAD_IMAGE.search(refusal.words):
-        told = "the server refuses an image of this conversation; going on without them"
-        return Remedy("an image", told, drops="images")
     in_results = re.search(r"tool.?result|function_call_output|role.{0,6}tool", refusal.words)
     if in_results and refusal.traits.images == "anywhere":
         told = "the model takes no images in results of tools; going on without them"
         return Remedy("images in results", told, {"images": "messages"})
-    told = "the model takes no images; going on without them"
-    return Remedy("images", told, {"images": "none"})
+    if _BLIND.search(refusal.words) and not _BAD_IMAGE.search(refusal.words):
+        told = "the model takes no images; going on without them"
+        return Remedy("images", told, {"images": "none"})
+    told = "the server refuses an image of this conversation; going on without them"
+    return Remedy("an image", told, drops="images")
 
 
 def _cache_marks(refusal: _Refusal) -> Remedy | None:
@@ -313,7 +336,7 @@ def _ids(refusal: _Refusal) -> Remedy | None:
 
 
 def _order(refusal: _Refusal) -> Remedy | None:
-    if not _USER_AFTER_TOOL.search(refusal.words) or not refusal.traits.user_after_tool:
+    if not _ORDER.search(refusal.words) or not refusal.traits.user_after_tool:
         return None
     told = "a short answer stands between a tool's result and the user's message here"
     return Remedy("user after tool", told, {"user_after_tool": False})
@@ -334,9 +357,10 @@ def _system_role(refusal: _Refusal) -> Remedy | None:
 def _schema(refusal: _Refusal) -> Remedy | None:
     """A keyword of a tool's schema is named, or schemas as such."""
     tools = refusal.request.tools
-    if not tools or not re.search(r"schema|function_declarations|parameters|tools", refusal.words):
+    about = r"schema|function_declarations|parameters|tools|grammar"
+    if not tools or not re.search(about, refusal.words):
         return None
-    keywords = {word for tool in tools for word in _keywords(tool.parameters)}
+    keywords = {word for tool in tools for word in _keywords(tool.parameters)} - _NEVER_LEFT_OUT
     known = set(refusal.traits.unwanted_keywords)
     named = sorted(w for w in keywords - known if refusal.names(w.lower()) and refusal.refuses)
     if named:
@@ -387,6 +411,7 @@ def _member(refusal: _Refusal) -> Remedy | None:
 
 
 _RULES: tuple[Callable[[_Refusal], Remedy | None], ...] = (
+    _signature,
     _required_reasoning,
     _ids,
     _order,
