@@ -82,7 +82,7 @@ def _fits(value: object, current: object) -> bool:
     for kind in (bool, int, str, Mapping):
         if isinstance(current, kind):
             return isinstance(value, kind) and isinstance(value, bool) == isinstance(current, bool)
-    return isinstance(value, list | tuple | Mapping)
+    return isinstance(value, Mapping if current is None else list | tuple)
 
 
 Rows = Mapping[str, Mapping[str, Any]]
