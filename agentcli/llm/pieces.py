@@ -145,7 +145,13 @@ class OpenCalls:
             if found is None and not (name or call_id) and self.calls:
                 found = self.calls[-1]
         if call_id and (found is None or found.id != call_id):
-            same = [c for c in self.calls if c.id == call_id and index in (None, c.index)]
+            same = [
+                call
+                for call in self.calls
+                if call.id == call_id
+                and index in (None, call.index)
+                and not _begins_another(call, name, arguments)
+            ]
             late = found if found is not None and not found.id and not name else None
             found = same[-1] if same else late
         elif found is not None and _begins_another(found, name, arguments):

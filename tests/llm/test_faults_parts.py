@@ -14,6 +14,7 @@ from agentcli.events.progress import TextDelta
 from agentcli.llm import answers
 from agentcli.llm.answers import checked_answer, sent_events, text_lines
 from agentcli.llm.classify import classify, stream_error
+from agentcli.llm.pieces import OpenCalls
 from agentcli.llm.protocols.anthropic_messages import AnthropicMessages
 from agentcli.llm.protocols.chat_completions import ChatCompletions
 from agentcli.llm.protocols.responses import Responses
@@ -54,6 +55,17 @@ def test_bytes_that_are_no_text_are_refused():
     for pieces in ([b"a\xff\n"], [b"caf\xc3"]):
         with pytest.raises(UnicodeDecodeError):
             list(text_lines(pieces))
+
+
+def test_calls_with_one_id_are_two_in_a_whole_message_unless_they_are_the_same():
+    open_calls = OpenCalls()
+    pieces = [
+        {"id": "i", "function": {"name": name, "arguments": arguments}}
+        for name, arguments in [("write", "{}"), ("glob", '{"a": 1}'), ("glob", '{"a": 2}')]
+    ]
+    open_calls.take(pieces)
+    found = [(call.name, call.arguments) for call in open_calls.finished()]
+    assert found == [("write", "{}"), ("glob", '{"a": 1}'), ("glob", '{"a": 2}')]
 
 
 def test_an_event_without_its_last_line_end_is_read():

@@ -28,8 +28,8 @@ class Style:
     """What a streamed call says of its place."""
     whole_calls: bool = False
     """Whether a call comes in one piece."""
-    first_call: Mapping[str, Callable[[str], Any]] = field(default_factory=dict)
-    """Members of a reply's first call, each made from the tool's name."""
+    first_call: Mapping[str, Callable[[], Any]] = field(default_factory=dict)
+    """Makes members of a reply's first call."""
     finish: Mapping[str, str] = field(default_factory=dict)
     """Its words for the reasons to finish a stream, by OpenAI's."""
     usage: Literal["asked", "own", "last", "choice"] = "asked"
@@ -94,7 +94,7 @@ def _whole_thought(reply: Reply, style: Style) -> dict[str, Any]:
 
 
 def _call(call: Call, reply: Reply, style: Style, number: int) -> dict[str, Any]:
-    extra = {} if number else {name: make(call.name) for name, make in style.first_call.items()}
+    extra = {} if number else {name: make() for name, make in style.first_call.items()}
     return {
         "id": call.id or style.call_id(bool(reply.reasoning)),
         "type": "function",

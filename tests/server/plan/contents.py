@@ -159,25 +159,39 @@ FAULTS |= taken("calls, but the reply just stops", replace(HALF, finish="stop"))
 # --- forms --------------------------------------------------------------------------------------
 
 
-def _broken(name: str, change: Callable[[list[bytes]], list[bytes]], *apis: str) -> None:
+def _broken(
+    name: str, change: Callable[[list[bytes]], list[bytes]], *apis: str, **options: Any
+) -> None:
     step = Altered(HALF, change)
-    FAULTS.update(mended(name, lambda scene: step, "bad_response", apis=apis))
+    FAULTS.update(mended(name, lambda scene: step, "bad_response", apis=apis, **options))
 
 
-_broken("choices missing", drop("choices"), CHAT)
-_broken("no choices", put(choices=[]), CHAT)
-_broken("choices null", put(choices=None), CHAT)
+# With its usage told, a reply that never says how it ended is whole, if there is one.
+for _name, _change in {
+    "choices missing": drop("choices"),
+    "no choices": put(choices=[]),
+    "choices null": put(choices=None),
+    "message null": put(message=None, delta=None, finish_reason=None),
+}.items():
+    FAULTS |= unusable(
+        _name, Altered(HALF, _change), "bad_response or bad_replies", 3, apis=(CHAT,)
+    )
+FAULTS |= taken("finish reason null", Altered(HALF, put(finish_reason=None)), apis=(CHAT,))
 _broken("choices of texts", put(choices=["half"]), CHAT)
-_broken("message null", put(message=None, delta=None, finish_reason=None), CHAT)
-_broken("finish reason null", put(finish_reason=None), CHAT)
 _broken("ended by an error", put(finish_reason=lambda old: old and "error"), CHAT)
 _broken("tool calls of texts", put(tool_calls=["write"]), CHAT)
-_broken("function missing", drop("function"), CHAT)
-_broken("status missing", drop("status"), RESPONSES)
-_broken("status in progress", put(status="in_progress"), RESPONSES)
+FAULTS |= unusable(
+    "function missing", Altered(HALF, drop("function")), "bad_calls", 5, apis=(CHAT,)
+)
+FAULTS |= taken("status missing", Altered(HALF, drop("status")), apis=(RESPONSES,))
+_broken("status in progress", put(status="in_progress"), RESPONSES, streamed=(False,))
+FAULTS |= taken(
+    "completed in progress", Altered(HALF, put(status="in_progress")), apis=(RESPONSES,),
+    streamed=(True,),
+)  # fmt: skip
 _broken("output of texts", put(output=["half"], item="half"), RESPONSES)
 _broken("items without a type", drop("type"), RESPONSES)
-_broken("stop reason null", put(stop_reason=None), MESSAGES)
+FAULTS |= taken("stop reason null", Altered(HALF, put(stop_reason=None)), apis=(MESSAGES,))
 _broken("blocks of texts", put(content=["half"], content_block="half"), MESSAGES)
 _broken("content null", put(content=None, content_block=None), MESSAGES)
 _broken("deltas missing", drop("delta", "content"), MESSAGES)
@@ -188,7 +202,7 @@ def _parts(old: Any) -> Any:
 
 
 _PARTED = Altered(HALF, put(content=_parts))
-FAULTS |= taken("content of parts", _PARTED, apis=(CHAT,))
+FAULTS |= taken("content of parts", _PARTED, apis=(CHAT,), providers=("mistral",))
 FAULTS |= taken("content null beside calls", Altered(HALF, put(content=None)), apis=(CHAT,))
 FAULTS |= unusable(
     "content null", Altered(Reply("Hi."), put(content=None)), "bad_replies", 3, apis=(CHAT,)

@@ -19,6 +19,8 @@ KEY = "sk-" + "test-0123456789abcdef"
 """What the run is let in with; nobody may read it anywhere."""
 RETRIES = 1
 """How often a run that meets a fault may try again."""
+SHORTENED = 4
+"""How often a request that is too long is sent at most, shorter each time."""
 HALF = Reply("half", [Call("write", {"path": "ran", "content": "naïve\n"})])
 """Must run whole or not at all."""
 
@@ -49,7 +51,8 @@ class Completes:
 
 @dataclass(frozen=True)
 class Fails:
-    """The run ends with an error of this stable reason; `says` is a part of what people read."""
+    """The run ends with an error of this stable reason, or of one of several (`a or b`), as
+    servers differ in what else they send; `says` is a part of what people read."""
 
     reason: str
     exit_code: int = 4
@@ -70,6 +73,8 @@ class Fault:
     expected: Expected
     apis: Collection[str] = APIS
     streamed: Collection[bool] = (True, False)
+    providers: Collection[str] = ()
+    """Whose servers do this; empty: any."""
     silence_s: float = 30.0
     """How long the run bears silence."""
     unreachable: bool = False

@@ -1,9 +1,9 @@
-"""A prompt that does not fit, in each provider's words: one condensation, then the end."""
+"""A prompt that does not fit, in each provider's words: some condensations, then the end."""
 
 from __future__ import annotations
 
 from ..script import Call, HttpError, Raw, Reply, Step, StreamError
-from .fault import APIS, CHAT, MESSAGES, RESPONSES, Completes, Fails, Fault, Scene
+from .fault import APIS, CHAT, MESSAGES, RESPONSES, SHORTENED, Completes, Fails, Fault, Scene
 
 FAULTS: dict[str, Fault] = {}
 _STEPS = [Reply("", [Call("glob", {"pattern": f"{number}*"})]) for number in range(4)]
@@ -46,7 +46,8 @@ _WORDS = {
     "Copilot": ("", "prompt token count of 140000 exceeds the limit of 128000"),
     "DashScope": ("", "Range of input length should be [1, 129024]"),
 }
-_OVER = Fails("context_overflow", requests=len(_STEPS) + 2)
+# One more where the reply's own limit is lowered first.
+_OVER = Fails("context_overflow", requests=len(_STEPS) + SHORTENED + 1)
 _FITS = Completes(len(_STEPS) + 2)
 
 
@@ -71,6 +72,6 @@ _add("an Anthropic frame", StreamError(Reply("half"), 2, *_WORDS["Anthropic"]), 
      streamed=True)  # fmt: skip
 FAULTS["too long from the start"] = Fault(
     lambda scene: [HttpError(400, *_WORDS["OpenAI"])],
-    Fails("context_overflow", requests=2),
+    Fails("context_overflow", requests=SHORTENED),
     (CHAT,),
 )

@@ -9,7 +9,7 @@ from email.utils import format_datetime
 from typing import Any
 
 from ..script import HttpError, Raw, Redirect, Step
-from .fault import CHAT, KEY, RESPONSES, Fails, Fault, Scene, final, mended, passing
+from .fault import CHAT, KEY, RESPONSES, SHORTENED, Fails, Fault, Scene, final, mended, passing
 
 FAULTS: dict[str, Fault] = {}
 
@@ -37,6 +37,7 @@ def sends(
 
 
 _HTML = b"<!DOCTYPE html>\n<html><head><title>502</title></head><body>Bad gateway</body></html>"
+_TOO_LARGE = Fails("payload_too_large or context_overflow", requests=SHORTENED)
 _ASKED_ONCE = {
     "400": (
         says(400, ("", "Invalid 'input[3]'."), ("", "messages.3: wrong")),
@@ -61,8 +62,8 @@ _ASKED_ONCE = {
         Fails("model_not_found", 3, says="base URL"),
     ),
     "404 page": (sends(404, _HTML, "text/html"), Fails("model_not_found", 3, says="base URL")),
-    "413": (says(413, ("", "Too large."), ("", "Request too large.")), Fails("payload_too_large")),
-    "413 page": (sends(413, _HTML, "text/html"), Fails("payload_too_large")),
+    "413": (says(413, ("", "Too large."), ("", "Request too large.")), _TOO_LARGE),
+    "413 page": (sends(413, _HTML, "text/html"), _TOO_LARGE),
     "418": (sends(418, {"error": "short and stout"}), Fails("bad_request", says="stout")),
     "422": (
         sends(422, {"detail": [{"loc": ["body", "tools"], "msg": "field required"}]}),
@@ -92,21 +93,35 @@ _ASKED_ONCE = {
         says(400, ("invalid_prompt", "Your prompt was flagged as violating our usage policy.")),
         Fails("content_policy"),
     ),
-    "400 max_tokens": (
-        says(
-            400,
-            ("invalid_value", "max_tokens is too large: 16384. This model supports at most 4096."),
-            ("", "max_tokens: 16384 > 8192, which is the maximum allowed number of output tokens"),
-        ),
-        Fails("bad_request", says="model.max_output_tokens"),
-    ),
     "gemini list": (
-        sends(400, [{"error": {"code": 400, "message": "Bad schema", "status": "INVALID"}}]),
-        Fails("bad_request", says="Bad schema"),
+        sends(
+            400,
+            [
+                {
+                    "error": {
+                        "code": 400,
+                        "message": "Precondition check failed.",
+                        "status": "INVALID",
+                    }
+                }
+            ],
+        ),
+        Fails("bad_request", says="Precondition"),
     ),
 }
 for _name, (_step, _expected) in _ASKED_ONCE.items():
     FAULTS |= final(_name, _step, _expected)
+
+# What names its cause is asked once more without it.
+_OUTPUT = says(
+    400,
+    ("invalid_value", "max_tokens is too large: 16384. This model supports at most 4096."),
+    ("", "max_tokens: 16384 > 8192, which is the maximum allowed number of output tokens"),
+)
+FAULTS |= passing("400 max_tokens, once", _OUTPUT)
+FAULTS |= final(
+    "400 max_tokens, always", _OUTPUT, Fails("bad_request", requests=2, says="max_output_tokens")
+)
 
 _ASKED_AGAIN = {
     "408": (says(408, ("", "Request timeout.")), "timeout"),
@@ -160,7 +175,7 @@ FAULTS |= mended(
 FAULTS |= final(
     "tokens per minute are fewer than the request has",
     says(429, ("rate_limit_exceeded", "Request too large for gpt-4 on tokens per min (TPM)")),
-    Fails("context_overflow", requests=2),
+    Fails("context_overflow", requests=SHORTENED),
     apis=(CHAT, RESPONSES),
 )
 

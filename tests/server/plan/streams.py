@@ -86,8 +86,11 @@ FAULTS |= mended(
     "end mark missing",
     lambda scene: Altered(HALF, lambda chunks: chunks[:-1]),
     "bad_response",
-    apis=(RESPONSES, MESSAGES),
+    apis=(RESPONSES,),
     **_STREAMED,
+)
+FAULTS |= taken(
+    "message_stop missing", Altered(HALF, lambda chunks: chunks[:-1]), apis=(MESSAGES,), **_STREAMED
 )
 
 # --- what the text is made of -------------------------------------------------------------------

@@ -5,7 +5,6 @@ https://ai.google.dev/gemini-api/docs/openai, https://ai.google.dev/gemini-api/d
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from ..chat_answer import Style
@@ -15,6 +14,8 @@ from ..wire import new_id, seal, unseal
 from .provider import Asked, Provider, Rule, levels
 
 _SIGNATURES = "https://ai.google.dev/gemini-api/docs/thought-signatures"
+_OURS = ["thought"]
+"""What signatures are made of here."""
 _DUMMIES = ("skip_thought_signature_validator", "context_engineering_is_the_way_to_go")
 """Signatures that Google documents for calls which another model made."""
 
@@ -33,7 +34,7 @@ def _signatures(asked: Asked) -> Iterator[str]:
                     f"`default_api:{name}` , position {index}. Please refer to "
                     "https://ai.google.dev/gemini-api/docs/thought-signatures for more details."
                 )
-            elif signature not in _DUMMIES and unseal(signature) != [name]:
+            elif signature not in _DUMMIES and unseal(signature) != _OURS:
                 yield "Corrupted thought signature."
 
 
@@ -47,9 +48,9 @@ def _error(status: int, kind: str, message: str) -> object:
     """A list: https://github.com/intellij-copilot/copilot-intellij/issues/1381."""
     names = {400: "INVALID_ARGUMENT", 401: "UNAUTHENTICATED", 403: "PERMISSION_DENIED",
              404: "NOT_FOUND", 429: "RESOURCE_EXHAUSTED", 503: "UNAVAILABLE"}  # fmt: skip
-    known = re.fullmatch("[A-Z_]+", kind) and kind
-    named = known or names.get(status, "INTERNAL" if status >= 500 else "FAILED_PRECONDITION")
-    return [{"error": {"code": status, "message": message, "status": named}}]
+    named = names.get(status, "INTERNAL" if status >= 500 else "FAILED_PRECONDITION")
+    words = {"type": kind} if kind else {}
+    return [{"error": {"code": status, "message": message, "status": named} | words}]
 
 
 _SAYS = "Invalid value at 'reasoning_effort': '{value}'; supported: {allowed}."
@@ -83,9 +84,7 @@ PROVIDERS = {
             whole_calls=True,
             finish={"tool_calls": "stop"},
             usage="last",
-            first_call={
-                "extra_content": lambda name: {"google": {"thought_signature": seal([name])}}
-            },
+            first_call={"extra_content": lambda: {"google": {"thought_signature": seal(_OURS)}}},
         ),
         error=_error,
     )
