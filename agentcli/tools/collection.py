@@ -226,7 +226,10 @@ def mended(raw: str) -> str:
         return raw
     import json_repair
 
-    value, told = json_repair.repair_json(raw, return_objects=True, logging=True)
+    try:
+        value, told = json_repair.repair_json(raw, return_objects=True, logging=True)
+    except RecursionError:
+        return raw
     guessed = any(_GUESSED.search(entry["text"]) for entry in told)
     whole = raw.rstrip("`\n ").endswith("}")
     if guessed or not whole or not isinstance(value, dict):
