@@ -136,7 +136,9 @@ _LMSTUDIO = Provider(
     takes_in_replies={"reasoning_content": nullable(string), "reasoning": nullable(string)},
     ignores_unknown=True,
     keyless=True,
-    error=lambda status, kind, message: {"error": message},
+    error=lambda status, kind, message: (
+        {"error": {"type": kind, "message": message} if kind else message}
+    ),
     overflow=Rule(
         too_long(
             "The number of tokens to keep from the initial prompt is greater than the context "
