@@ -189,7 +189,9 @@ def _output_cap(refusal: _Refusal) -> Remedy | None:
     words, member = refusal.words, _cap_member(refusal.members)
     sent = refusal.members.get(member)
     afford = re.search(r"can only afford (\d[\d,]*)", words)
-    about_it = any(limit in words for limit in _LIMITS) or re.search("output tokens|complet", words)
+    about_it = any(limit in words for limit in _LIMITS) or re.search(
+        "output tokens|new_tokens|complet", words
+    )
     if not isinstance(sent, int) or not (afford or about_it):
         return None
     other = _OTHER_LIMIT.get(member, "")
@@ -221,7 +223,7 @@ def _cap_member(members: Mapping[str, Any]) -> str:
 def _room(words: str, sent: int, numbers: Iterable[int]) -> int:
     """Return how many tokens fit into the window beside the prompt; 0 if the words don't say so, or
     too few do."""
-    window = re.search(r"> (\d[\d,]*)", words) or re.search(
+    window = re.search(r"(?:>|must be <=) (\d[\d,]*)", words) or re.search(
         r"context (?:length|window|limit|size)\D{0,40}(\d[\d,]*)", words
     )
     if window is None or sent not in numbers:
@@ -239,6 +241,12 @@ def _effort(refusal: _Refusal) -> Remedy | None:
     named = [n for n in tellers if refusal.names(n) or f"{n}." in words]
     kind = (tellers.get("thinking") or {}).get("type")
     usable = _usable_levels(refusal)
+    if kind == "adaptive" and "display" in words:
+        told, plain = "what the model thinks is not shown here", {"thinking": {"type": "adaptive"}}
+        efforts = {
+            n: {**v, **plain} for n, v in (traits.efforts or ADAPTIVE).items() if n != "none"
+        }
+        return Remedy("display", told, {"efforts": efforts, "always": plain})
     if kind == "adaptive" and re.search(r"adaptive.{0,40}not|expected.{0,40}enabled", words):
         told = "how much the model thinks is told by a number of tokens"
         return Remedy("thinking budget", told, {"efforts": BUDGETS, "always": {}})

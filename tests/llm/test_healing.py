@@ -230,6 +230,7 @@ REFUSALS = [
     (CLAUDE, 400, "adaptive thinking is not supported on this model", "thinking budget", {"efforts": BUDGETS}),  # docker/docker-agent#3381
     (CLAUDE, 400, "Only 'enabled' and 'disabled' are supported for thinking; 'adaptive' is not supported.", "thinking budget", {"efforts": BUDGETS}),  # anthropics/claude-code#29531
     (CLAUDE, 400, "The model returned the following errors: output_config: Extra inputs are not permitted", "effort", {"efforts": {}}),  # BerriAI/litellm#13609
+    (CLAUDE, 400, "thinking.adaptive.display: Extra inputs are not permitted", "display", {"always": {"thinking": {"type": "adaptive"}}}),  # anthropics/anthropic-sdk-python types/thinking_config_adaptive_param.py
     # Sampling and other members of the body
     (CHAT, 400, ONLY_ONE, "temperature", {"unwanted": ["temperature"]}),  # QwenLM/qwen-code#921
     (CHAT, 400, LITELLM, "temperature", {"unwanted": ["temperature"]}),  # chatboxai/chatbox#2627
@@ -374,6 +375,8 @@ def test_a_request_that_the_server_repeats_names_nothing():
          "decrease input length or `max_tokens` and try again", 21_041),  # docker/docker-agent#569
         (CHAT, "This model's maximum context length is 65536 tokens. However, you requested 70000 "
          "tokens (6000 in the messages, 64000 in the completion).", 59_536),
+        (CHAT, "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 32768. Given: "
+         "1000 `inputs` tokens and 64000 `max_new_tokens`", 31_768),  # huggingface/text-generation-inference router/src/validation.rs
     ],
 )  # fmt: skip
 def test_a_reply_gets_the_room_that_the_words_leave(wire, said, room):
