@@ -407,7 +407,6 @@ def _is_said(block: Mapping[str, Any]) -> bool:
 
 def _read(events: Iterator[Mapping[str, Any]], origin: str) -> Iterator[StreamItem]:
     collected = _Collected(origin)
-    answered = False
     for event in events:
         match event.get("type"):
             case "message_start":
@@ -423,11 +422,10 @@ def _read(events: Iterator[Mapping[str, Any]], origin: str) -> Iterator[StreamIt
                 collected.stop_reason = delta.get("stop_reason") or collected.stop_reason
                 collected.count(event.get("usage"))
             case "message_stop":
-                answered = True
                 yield collected.reply(ended=True)
+                return
         yield StillAlive(idle=True)
-    if not answered:
-        yield collected.reply(ended=False)
+    yield collected.reply(ended=False)
 
 
 def parse_reply(data: Mapping[str, Any], origin: str) -> Reply:
