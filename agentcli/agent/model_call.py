@@ -9,7 +9,7 @@ from agentcli.agent.replies import events_of
 from agentcli.errors import LLMError, LLMErrorKind
 from agentcli.events import Event
 from agentcli.events.observations import RequestAdaptedObservation
-from agentcli.events.progress import Status, StepDone
+from agentcli.events.progress import Notice, Status, StepDone
 from agentcli.memory.context_use import context_use
 from agentcli.messages import Reply, Request, ToolChoice
 from agentcli.sessions.session import Session
@@ -17,6 +17,8 @@ from agentcli.sessions.session import Session
 _TOO_LONG = (LLMErrorKind.CONTEXT_OVERFLOW, LLMErrorKind.PAYLOAD_TOO_LARGE)
 _MOST_ATTEMPTS = 4
 _MOST_NAMED = 3
+_CUT = 0.75
+"""Share of our estimate below which a count that can't be true means that a prompt was cut."""
 
 
 def call_model(agent: Agent, session: Session, *, only_text: bool = False) -> None:
@@ -38,17 +40,20 @@ def call_model(agent: Agent, session: Session, *, only_text: bool = False) -> No
             shorter = condensation is not None or _reply_cap(agent, session) < cap
             if not shorter or not attempts_left:
                 raise _with_the_largest(error, agent, session) from error
-    _learn(agent, session.events[before:], reply.usage.prompt_tokens, cap)
+    _learn(agent, session, before, reply.usage.prompt_tokens, cap)
     session.emit_group(events_of(reply, agent.tools))
     session.notify(StepDone(session.state.iteration))
 
 
-def _learn(agent: Agent, new: Sequence[Event], counted: int, cap: int) -> None:
+def _learn(agent: Agent, session: Session, before: int, counted: int, cap: int) -> None:
     """Have the memory learn from an answered request: from the provider's count of its tokens, and
-    from what room a refusal before it said to be beside them."""
+    from what room a refusal, which is among the events after the first `before`, said to be beside
+    them."""
+    new = session.events[before:]
     rooms = [e.reply_tokens for e in new if isinstance(e, RequestAdaptedObservation)]
     room = min(filter(None, rooms), default=0)
-    agent.memory.learn(counted, room or cap)
+    if not agent.memory.learn(counted, room or cap):
+        _tell_if_cut(agent, session, counted)
     if room:
         agent.memory.model_window.was_measured(agent.memory.tokens_sent + room)
 
@@ -71,6 +76,22 @@ def _reply_cap(agent: Agent, session: Session) -> int:
     in the window."""
     tokens = agent.memory.tokens(session.events)
     return agent.memory.model_window.reply_tokens(tokens, agent.max_output_tokens)
+
+
+def _tell_if_cut(agent: Agent, session: Session, counted: int) -> None:
+    """Tell, once, that the server reads only a part of what it is sent, as Ollama does silently."""
+    tokens = agent.memory.tokens(session.events)
+    if agent.memory.told_of_cut or not 0 < counted < tokens * _CUT:
+        return
+    agent.memory.told_of_cut = True
+    session.notify(
+        Notice(
+            f"the server counted {counted:,} tokens of a prompt of about {tokens:,}: it seems to "
+            "cut what is longer than the window it runs with. Give it a larger one (Ollama: "
+            "OLLAMA_CONTEXT_LENGTH=32768 ollama serve), or keep within this one: --set "
+            f"model.context_tokens={counted}"
+        )
+    )
 
 
 def _with_the_largest(error: LLMError, agent: Agent, session: Session) -> LLMError:

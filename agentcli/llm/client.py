@@ -19,8 +19,9 @@ from agentcli import interrupts
 from agentcli.errors import ConfigError, LLMError, LLMErrorKind, TryAgainLater, TurnInterrupted
 from agentcli.events import Event, Progress
 from agentcli.events.observations import AgentStateChangedObservation, RequestAdaptedObservation
-from agentcli.events.progress import ReplyAbandoned, Status
+from agentcli.events.progress import Notice, ReplyAbandoned, Status
 from agentcli.llm.catalog import Catalog
+from agentcli.llm.probing import Facts
 from agentcli.llm.spending import CallBudget, charged
 from agentcli.llm.waits import wait_text
 from agentcli.llm.wire_protocol import StillAlive, StreamItem, WireProtocol, broken_off
@@ -46,7 +47,8 @@ class _Stalled(LLMError):
 class ModelClient:
     """One model at one endpoint; the catalog prices its replies. `with_new_key` builds the protocol
     again with a key that `protocol` does not have, or returns None if there is no other key. It may
-    raise ConfigError. `keep` is told what refusals teach of the endpoint."""
+    raise ConfigError. `keep` is told what refusals teach of the endpoint; `look` returns what its
+    server says of the model, and is called once, before the first request."""
 
     protocol: WireProtocol
     model: str
@@ -54,6 +56,8 @@ class ModelClient:
     catalog: Catalog
     with_new_key: Callable[[], WireProtocol | None] = lambda: None
     keep: Callable[[Mapping[str, Any]], None] = lambda changes: None
+    look: Callable[[], Facts] = Facts
+    _looked: bool = field(default=False, init=False)
     _learned: dict[str, Any] = field(default_factory=dict, init=False)
     _connecting: threading.Thread | None = field(default=None, init=False)
     _connect_error: BaseException | None = field(default=None, init=False)
@@ -77,6 +81,7 @@ class ModelClient:
         attempt = 0
         may_renew = True
         remedied: set[str] = set()
+        self._look(notify)
         while True:
             affordable, most_usd = self._within(request, call_budget)
             started = time.monotonic()
@@ -114,6 +119,17 @@ class ModelClient:
                 self._wait(error, attempt, notify)
                 if limited:
                     record(_state("running", "retry"))
+
+    def _look(self, notify: Callable[[Progress], None]) -> None:
+        if self._looked:
+            return
+        self._looked = True
+        facts = self.look()
+        if facts.changes:
+            self._learned |= facts.changes
+            self.protocol.learn(facts.changes)
+        if facts.told:
+            notify(Notice(facts.told))
 
     def _remedy(self, error: LLMError, sent: Request, remedied: set[str]) -> Remedy | None:
         """Return a remedy for what the server refuses, if there is one that was not tried for this

@@ -217,7 +217,12 @@ class Providers:
                 found = facts_of(base_url, model)
         except ConfigError:
             return Facts()
-        return found or Facts()
+        found = found or Facts()
+        if "tools" not in found.changes or self._options(provider).tool_format == "auto":
+            return found
+        # How tools are told is the user's choice.
+        others = {name: value for name, value in found.changes.items() if name != "tools"}
+        return replace(found, changes=others, told="")
 
     def window(self, name: str) -> int:
         """Return the window that the server of `provider/model` says it has, in tokens; 0 if it

@@ -93,4 +93,6 @@ class Roles:
 
         protocol = self._registry.protocol(endpoint)
         keep = partial(self._registry.keep, endpoint)
-        return ModelClient(protocol, name, self._settings, self.catalog, with_new_key, keep)
+        look = partial(self._registry.facts, name)
+        parts = (self._settings, self.catalog, with_new_key, keep, look)
+        return ModelClient(protocol, name, *parts)

@@ -85,6 +85,7 @@ class Memory:
         self._limit_results = limit_results
         self._tools_size = tools_size(tools)
         self.model_window = window
+        self.told_of_cut = False
         self._prices: tuple[Prices | None] | None = None
         self._taken = 0
         self._stats = HistoryStats()

@@ -12,7 +12,7 @@ from agentcli.llm.probing import chats
 from agentcli.llm.providers.ollama import address
 from agentcli.llm.registry import Providers
 from agentcli.settings import ProviderSettings
-from tests.server import Reply
+from tests.server import Call, Reply, Usage
 from tests.server.loopback import Answer
 
 WINDOW = 8_192
@@ -160,3 +160,31 @@ def test_a_model_for_vectors_is_told_by_its_name(name):
     assert not chats(name)
     assert not chats("m", "embeddings")
     assert chats("qwen3-coder")
+
+
+@pytest.mark.parametrize("tool_format", ["auto", "native"])
+def test_a_template_that_does_not_know_tools_is_told_of_them_in_the_text(agent, serve, tool_format):
+    props = {**_LLAMACPP, "chat_template_caps": {"supports_tools": False}}
+    call = (
+        '<tool_call>{"name": "bash", "arguments": {"command": "echo seen > seen.txt"}}</tool_call>'
+    )
+    replies = [Reply(call), Reply("Done.")] if tool_format == "auto" else [Reply("Done.")]
+    server = serve(replies, keys=(), pages={"/props": props})
+    configure(agent, llamacpp=f"{server.url}/v1")
+    chosen = f"providers.llamacpp.tool_format={tool_format}"
+    done = agent("run", "-m", "llamacpp/m", "--set", chosen, "look")
+    assert done.stdout == "Done.\n"
+    told_as_text = tool_format == "auto"
+    assert ("does not know tools" in done.stderr) is told_as_text
+    assert ("tools" not in server.requests[0].body) is told_as_text
+    assert (agent.workspace / "seen.txt").exists() is told_as_text
+
+
+def test_a_server_that_cuts_prompts_is_told_of_once(agent, serve):
+    listing = Call("bash", {"command": "seq 1 2500"})
+    replies = [Reply(calls=[listing], usage=Usage(3_000, 20)) for _ in range(4)]
+    server = serve([*replies, Reply("Done.")], keys=())
+    configure(agent, ollama=f"{server.url}/v1")
+    done = agent("run", "-m", "ollama/m", "--set", "model.context_tokens=200000", "count")
+    assert done.stdout == "Done.\n"
+    assert done.stderr.count("OLLAMA_CONTEXT_LENGTH") == 1
