@@ -56,7 +56,7 @@ def probe_providers(registry: Providers) -> Iterator[ProviderAnswer]:
     with_key = [
         name
         for name, provider in known_providers().items()
-        if provider.default_model and registry.has_key(name)
+        if (provider.default_model or provider.address_env) and registry.has_key(name)
     ]
     own = [name for name in registry.configured if name not in known_providers()]
     names = with_key + own

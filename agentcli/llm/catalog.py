@@ -56,7 +56,7 @@ class Catalog:
         if window := self._window_at(name):
             return window
         known = known_providers().get(name.partition("/")[0])
-        if known is not None and known.key_env is None:
+        if known is not None and known.key_env is None and not known.signs_in:
             return LOCAL_CONTEXT_TOKENS
         return self.known_context_tokens(name) or DEFAULT_CONTEXT_TOKENS
 

@@ -106,6 +106,11 @@ GPT_CHAT = {
     r"gpt-(5\.6|6-sol|6-luna)": {"always": {"reasoning_effort": "none"}, "efforts": {}},
 }
 
-BY_PROTOCOL: Mapping[str, Rows] = {"anthropic_messages": CLAUDE, "responses": GPT}
+BY_PROTOCOL: Mapping[str, Rows] = {
+    "anthropic_messages": CLAUDE,
+    "bedrock": CLAUDE,
+    "vertex": CLAUDE,
+    "responses": GPT,
+}
 """By wire format, the rows that hold at every endpoint: gateways and clouds serve these models
 under names that contain their own."""

@@ -28,6 +28,8 @@ class Provider:
     """The environment variable that holds the key. None means that the server needs no key and is
     taken for a local one: its models get a small window unless one is set, and it is tried when no
     model is chosen."""
+    signs_in: bool = False
+    """Whether its SDK finds credentials of its own where there is no key."""
     keys_page: str = ""
     """The web page on which people get a key."""
     default_model: str | None = None
@@ -54,12 +56,12 @@ class Provider:
 
     @property
     def local(self) -> bool:
-        return self.key_env is None and bool(self.base_url)
+        return self.key_env is None and not self.signs_in and bool(self.base_url)
 
     @property
     def is_hosted(self) -> bool:
         """Whether its servers are its own, at a known address."""
-        return bool(self.key_env and self.base_url.startswith("https:"))
+        return not self.local and self.base_url.startswith("https:")
 
 
 PROVIDERS = ExtensionPoint(

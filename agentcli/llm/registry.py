@@ -142,10 +142,11 @@ class Providers:
         provider, _, model = name.partition("/")
         options = self._options(provider)
         base_url = self._address(provider)
-        if not base_url and provider not in known_providers():
+        if not base_url and (provider not in known_providers() or built_in(provider).key_env):
+            variables = "".join(f"export {name}=…; or " for name in built_in(provider).address_env)
             raise ConfigError(
                 f"provider {provider} has no base_url",
-                hint=f'[providers.{provider}] base_url = "https://…"',
+                hint=f'{variables}[providers.{provider}] base_url = "https://…"',
             )
         if base_url:
             try:
@@ -319,7 +320,7 @@ class Providers:
             key = _run_key_command(provider, command)
         elif variable := self.key_variable(provider):
             key = unwrapped(self.environ.get(variable, ""))
-            if not key and self._is_moved(provider):
+            if not key and (self._is_moved(provider) or built_in(provider).signs_in):
                 return None
             if not key:
                 raise SetupNeeded(

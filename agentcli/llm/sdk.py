@@ -7,16 +7,17 @@ whole body and their models of answers.
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from hashlib import sha256
 from typing import Any, ClassVar
 from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
-from agentcli.errors import LLMError
+from agentcli.errors import ConfigError, LLMError
 from agentcli.llm.answers import checked_answer, refused_reply, taken_apart
 from agentcli.llm.classify import classify
 from agentcli.llm.connections import http_failure, through_proxy
@@ -163,13 +164,26 @@ class SDKProtocol(ABC):
         make_lazy(self.sdk)
         address, query = self._address()
         self._client = getattr(self._sdk, self.client)(
-            api_key=self._endpoint.api_key or "none",
+            **self._credentials(),
             base_url=address,
             default_query=query,
             default_headers=dict(self._endpoint.headers),
             http_client=http_client(self._endpoint, self._size),
             max_retries=0,
         )
+
+    def _credentials(self) -> dict[str, Any]:
+        """Return the arguments of the client with which it signs in."""
+        return {"api_key": self._endpoint.api_key or "none"}
+
+    def _sent(self, body: bytes) -> dict[str, Any]:
+        """Return the arguments of a request that have its body."""
+        return {"content": body, "options": {"headers": {"content-type": "application/json"}}}
+
+    def _chunks(self, stream: Any) -> Iterable[bytes]:
+        """Return what arrives of an answer."""
+        chunks: Iterable[bytes] = stream.response.iter_bytes()
+        return chunks
 
     def _address(self) -> tuple[str, dict[str, str]]:
         """Return the address that paths are added to, and what its query adds to each request. An
@@ -193,11 +207,10 @@ class SDKProtocol(ABC):
     def _answered(self, request: Request) -> Iterator[StreamItem]:
         body = self._body(request)
         self._size.expect(request, stream=self._endpoint.stream)
-        options = {"headers": {"content-type": "application/json"}}
-        post = partial(self._client.post, self.path, cast_to=object, content=body, options=options)
+        post = partial(self._client.post, self.path, cast_to=object, **self._sent(body))
         with parsing_reply(), post(stream=True, stream_cls=self._sdk.Stream[object]) as stream:
             kind = stream.response.headers.get("content-type", "")
-            streamed, objects = taken_apart(stream.response.iter_bytes(), kind)
+            streamed, objects = taken_apart(self._chunks(stream), kind)
             if streamed:
                 yield from checked_answer(self._read(objects))
             else:
@@ -246,6 +259,19 @@ class SDKProtocol(ABC):
 
 def _wire_tools(traits: Traits) -> WireTools:
     return WireTools(traits.schema, traits.unwanted_keywords)
+
+
+def require_extra(extra: str, module: str, what: str) -> None:
+    """Raise ConfigError unless `module`, which the extra of this package brings, is installed."""
+    try:
+        found = importlib.util.find_spec(module)
+    except ImportError:
+        found = None
+    if found is None:
+        raise ConfigError(
+            f"{what} needs a package that is not installed",
+            hint=f"pip install 'agentcli[{extra}]', where agent is installed",
+        )
 
 
 def _without_images(message: Message) -> Message:

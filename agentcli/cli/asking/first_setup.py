@@ -86,7 +86,7 @@ class _Setup:
         say("\nagent needs a model. From which provider?\n")
         for number, (name, kind) in enumerate(offered.items(), 1):
             standing = self._standing(name, kind, found)
-            say(f"  {number}  {kind.title:<14} {standing}", _STANDING_COLUMN)
+            say(f" {number:>2}  {kind.title:<14} {standing}", _STANDING_COLUMN)
         say()
         while answer := self.terminal.ask("Number, or Enter to leave: "):
             if answer.isdecimal() and 0 < int(answer) <= len(offered):

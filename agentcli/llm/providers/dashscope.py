@@ -8,7 +8,7 @@ from agentcli.llm.traits import Traits
 
 PROVIDER = Provider(
     protocol="chat_completions",
-    title="Alibaba (Qwen)",
+    title="Alibaba Qwen",
     base_url="https://dashscope-intl.aliyuncs.com/compatible-mode/v1",
     key_env="DASHSCOPE_API_KEY",
     keys_page="https://bailian.console.alibabacloud.com/?tab=model#/api-key",

@@ -11,7 +11,7 @@ from agentcli.llm.traits import Traits, levels
 
 PROVIDER = Provider(
     protocol="chat_completions",
-    title="Moonshot (Kimi)",
+    title="Moonshot Kimi",
     base_url="https://api.moonshot.ai/v1",
     key_env="MOONSHOT_API_KEY",
     keys_page="https://platform.moonshot.ai/console/api-keys",

@@ -12,7 +12,7 @@ PROVIDER = Provider(
     title="SGLang",
     base_url="http://127.0.0.1:30000/v1",
     ask=listed,
-    start="python -m sglang.launch_server --model-path MODEL --tool-call-parser PARSER",
+    start="python -m sglang.launch_server --model-path MODEL",
     traits=Traits(
         efforts=levels("low medium high", chat_template_kwargs={"enable_thinking": False})
     ),

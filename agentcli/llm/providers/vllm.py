@@ -12,7 +12,7 @@ PROVIDER = Provider(
     title="vLLM",
     base_url="http://127.0.0.1:8000/v1",
     ask=listed,
-    start="vllm serve MODEL --enable-auto-tool-choice --tool-call-parser PARSER",
+    start="vllm serve MODEL",
     traits=Traits(
         efforts=levels("low medium high", chat_template_kwargs={"enable_thinking": False})
     ),

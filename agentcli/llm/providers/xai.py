@@ -8,7 +8,7 @@ from agentcli.llm.traits import Traits, levels
 
 PROVIDER = Provider(
     protocol="responses",
-    title="xAI (Grok)",
+    title="xAI Grok",
     base_url="https://api.x.ai/v1",
     key_env="XAI_API_KEY",
     keys_page="https://console.x.ai",

@@ -12,7 +12,7 @@ _OFF = {"type": "disabled"}
 
 PROVIDER = Provider(
     protocol="chat_completions",
-    title="Z.ai (GLM)",
+    title="Z.ai GLM",
     base_url="https://api.z.ai/api/paas/v4",
     key_env="ZAI_API_KEY",
     keys_page="https://z.ai/manage-apikey/apikey-list",
