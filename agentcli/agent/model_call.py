@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from agentcli.agent.agent import Agent
 from agentcli.agent.replies import events_of
 from agentcli.errors import LLMError, LLMErrorKind
-from agentcli.events import Event
 from agentcli.events.observations import RequestAdaptedObservation
 from agentcli.events.progress import Notice, Status, StepDone
 from agentcli.memory.context_use import context_use
