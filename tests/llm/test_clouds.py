@@ -39,7 +39,7 @@ def cloud(
 
 
 def test_vertex_takes_a_token_of_a_command(agent, serve):
-    server = serve([Reply("Done.")])
+    server = serve([Reply("Done.")], provider="anthropic")
 
     def model(incoming: Incoming) -> str:
         assert incoming.headers["authorization"] == "Bearer token-1"
@@ -61,7 +61,7 @@ def test_vertex_takes_a_token_of_a_command(agent, serve):
 
 @pytest.mark.skipif(_NO_BOTO, reason="needs agentcli[bedrock]")
 def test_bedrock_takes_an_api_key(agent, serve):
-    server = serve([Reply("Done.")])
+    server = serve([Reply("Done.")], provider="anthropic")
 
     def model(incoming: Incoming) -> str:
         assert incoming.headers["authorization"] == "Bearer key-1"
