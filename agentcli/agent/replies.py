@@ -155,7 +155,7 @@ def last_answer(events: Sequence[Event], *, any_turn: bool = False) -> str:
 
 
 def _fault(reply: Reply) -> str:
-    if reply.finish_reason is FinishReason.LENGTH:
+    if reply.finish_reason in (FinishReason.LENGTH, FinishReason.PAUSED):
         return (
             f"Your reply was cut off at {reply.usage.completion_tokens:,} tokens and nothing of it "
             "was run. Go on in smaller pieces."

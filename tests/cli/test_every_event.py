@@ -42,6 +42,7 @@ ELSEWHERE = {
     "observation": {
         "tool_result": "test_extending.py",  # a tool of an outside package
         "model_switched": "cli/test_models.py",
+        "request_adapted": "cli/test_refusals.py",  # a server that refuses a member
         "risk_judged": "cli/test_approval.py",
         "reply_discarded": "faults/test_kills.py",  # a kill between two writes
         "null": "sessions/test_importing.py",

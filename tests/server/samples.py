@@ -243,7 +243,6 @@ _CHAT: list[tuple[str, object, str]] = [
     ("messages.1.content.1.image_url.url", f"data:image/png;base64,{CUT_PNG}", "a valid image"),
     ("messages.1.content.1.image_url.url", f"data:image/png;base64,{WEB_PAGE}", "unsupported"),
     ("messages.1.content.1.image_url.url", f"data:image/jpeg;base64,{PNG}", "unsupported"),
-    ("messages.2.reasoning_content", "Hm.", "'messages[2].reasoning_content'"),
     ("messages.2.tool_calls", [], "at least one item"),
     ("messages.2.tool_calls", DROP, "expected a non-empty string"),
     ("messages.2.tool_calls.0.id", DROP, "'messages[2].tool_calls[0].id'"),

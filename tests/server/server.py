@@ -17,7 +17,7 @@ from .checks import parse_body
 from .conversation import BYTES_IN_A_TOKEN, Meter, Part, prefix_breaks
 from .errors import anthropic_error, anthropic_models, openai_error, openai_models
 from .loopback import Answer, Incoming, Loopback
-from .providers import PROVIDERS, Asked, Provider
+from .providers import COMPATIBLE, PROVIDERS, Asked
 from .script import (
     Altered,
     Dropped,
@@ -90,7 +90,7 @@ class ModelServer:
         self._keys = {keys} if isinstance(keys, str) else keys
         self._models = models
         self._strict, self._loop, self._record = strict, loop, record
-        self._provider = PROVIDERS[provider] if provider else Provider()
+        self._provider = PROVIDERS[provider] if provider else COMPATIBLE
         self._window = window
         self._pages = pages or {}
         self._on_violation = on_violation

@@ -8,10 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ..checks import nullable, string
 from . import anthropic, gemini, hosts, local, openai, openrouter, reasoners
 from .provider import Asked, Provider, Refusal, Rule
 
-__all__ = ["PROVIDERS", "Asked", "Provider", "Refusal", "Rule"]
+__all__ = ["COMPATIBLE", "PROVIDERS", "Asked", "Provider", "Refusal", "Rule"]
+
+COMPATIBLE = Provider(takes_in_replies={"reasoning_content": nullable(string)})
+"""Where no provider is named: a server that shows reasoning, and takes it back."""
 
 PROVIDERS: Mapping[str, Provider] = {
     **anthropic.PROVIDERS,
