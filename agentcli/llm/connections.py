@@ -135,7 +135,7 @@ def _unreachable(origin: str, what: str) -> LLMError:
         host = urlsplit(origin).hostname
         hint = f"is the proxy right? If {host} needs none: export NO_PROXY={host}"
     if "407" in what:
-        hint = "the proxy wants to know who asks: http://user:password@proxy:port in its variable"
+        hint = "the proxy wants a name and password: put them before its host, as name:password@"
     if _UNKNOWN_CA in what:
         hint = _CA_HINT
     return LLMError(LLMErrorKind.CONNECTION, f"can't reach {origin}{through}: {what}", hint=hint)

@@ -341,12 +341,10 @@ class Providers:
         return key
 
     def _is_moved(self, provider: str) -> bool:
-        """Whether the user put a provider at an address of their own, and named no key for it: what
-        is there may need none."""
+        """Whether a built-in provider's name stands for a server of the user's own, which may need
+        no key: its address and wire format are set, but no variable for its key."""
         options = self._options(provider)
-        usual = urlsplit(built_in(provider).base_url).hostname
-        moved = options.base_url and urlsplit(options.base_url).hostname != usual
-        return bool(moved) and options.api_key_env is None
+        return bool(options.base_url and options.api) and options.api_key_env is None
 
     def _key_fault(self) -> str:
         return f"{self.key_fault}\n  " if self.key_fault else ""

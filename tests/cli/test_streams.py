@@ -108,7 +108,6 @@ def test_other_commands_tell_a_full_device_too(shell, command):
         {"OPENAI_BASE_URL": "http://[::1/v1"},
         {"OPENAI_BASE_URL": "nonsense"},
         {"OPENAI_API_KEY": "sk-with\nline-break"},
-        {"ALL_PROXY": "socks5://127.0.0.1:1"},
     ],
     ids=str,
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeGuard
 
 from agentcli.errors import LLMError, LLMErrorKind
 from agentcli.events.progress import ReasoningDelta, TextDelta, ToolCallStarted
@@ -225,7 +225,7 @@ class _Collected:
         finish = _FINISH_REASONS.get(self.finish, usual)
         if self.refusal and not self.text:
             finish = FinishReason.REFUSAL
-        kept = dict(self.kept)
+        kept = {name: _sealed(value) for name, value in self.kept.items()}
         text = "".join(self.text or self.refusal)
         if any(_is_thought(part) for part in self.parts):
             kept["content"] = self.parts
@@ -248,6 +248,18 @@ class _Collected:
 
 def _is_thought(part: object) -> bool:
     return isinstance(part, Mapping) and part.get("type") not in ("text", "output_text")
+
+
+def _sealed(value: Any) -> Any:
+    """Return a member without thinking that was cut off before its signature, as the proxies of
+    Claude pass on: it would be refused."""
+    if not isinstance(value, list):
+        return value
+    return [p for p in value if not _is_thinking(p) or p.get("signature")]
+
+
+def _is_thinking(part: object) -> TypeGuard[Mapping[str, Any]]:
+    return isinstance(part, Mapping) and part.get("type") == "thinking"
 
 
 def _is_kept(name: str, value: object) -> bool:
