@@ -58,6 +58,10 @@ LAZY_IMPORTS = {
     ("cli/completion/words.py", "agentcli.cli.skill_common"): "150 ms; for skills only",
     ("cli/completion/words.py", "agentcli.sessions.search.finder"): "90 ms; for sessions only",
     ("tools/collection.py", "json_repair"): "75 ms; for arguments that are no JSON",
+    ("llm/answers.py", "agentcli.llm.classify"): "10 ms; for answers that tell of an error",
+    ("llm/client.py", "agentcli.llm.waits"): "with it",
+    ("llm/sdk.py", "agentcli.llm.classify"): "10 ms; for requests that fail",
+    ("llm/sdk.py", "agentcli.llm.healing"): "5 ms; for requests that are refused",
     ("shell/interpreter.py", "agentcli.sandbox.loopback"): "only for rules that open a port",
     (
         "app/configuration/store.py",

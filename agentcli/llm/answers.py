@@ -16,7 +16,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any
 
-from agentcli.llm.classify import stream_error, told
+from agentcli.errors import LLMError
+from agentcli.llm.error_bodies import told
 from agentcli.llm.wire_protocol import (
     CHECK_ADDRESS,
     StillAlive,
@@ -76,7 +77,7 @@ def _whole(lines: Iterable[str], content_type: str) -> Mapping[str, Any]:
     data = json.loads(text)
     parts = [data.get(part) for part in _REPLY_PARTS] if isinstance(data, Mapping) else []
     if told(data) and (not any(parts) or _is_failure(data)):
-        raise stream_error(data)
+        raise failure(data)
     return check_object(data)
 
 
@@ -89,9 +90,9 @@ def _checked_event(data: Mapping[str, Any]) -> Mapping[str, Any]:
     error, or because it is no event at all and carries a message."""
     choices = data.get("choices")
     if _is_failure(data) or (not choices and "type" not in data and told(data)):
-        raise stream_error(data)
+        raise failure(data)
     if choices and isinstance(choices[0], Mapping) and choices[0].get("error"):
-        raise stream_error(choices[0])
+        raise failure(choices[0])
     return data
 
 
@@ -146,22 +147,29 @@ def sent_events(lines: Iterable[str]) -> Iterator[Mapping[str, Any]]:
         elif line.startswith(":"):
             yield COMMENT
         elif line.startswith("error:"):
-            raise stream_error(line[6:])
+            raise failure(line[6:])
         else:
             failed = line.startswith("event:") and line[6:].strip() == "error"
+
+
+def failure(error: object) -> LLMError:
+    """Return the error for what an answer says instead of a reply."""
+    from agentcli.llm.classify import stream_error
+
+    return stream_error(error)
 
 
 def _event(text: str, failed: bool) -> Mapping[str, Any]:
     """Return the event with this text. Raises LLMError if it is said to have `failed` or is plain
     text instead of JSON."""
     if failed:
-        raise stream_error(text)
+        raise failure(text)
     try:
         return check_object(json.loads(text))
     except ValueError:
         if text.startswith(("{", "[")) or not told(text):
             raise
-        raise stream_error(text) from None
+        raise failure(text) from None
 
 
 def _check_length(length: int, most: int = _LONGEST_LINE) -> None:

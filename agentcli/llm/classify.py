@@ -141,11 +141,6 @@ def stream_error(body: object) -> LLMError:
     return _classified(known[0] if known else 500, body, {}, "the server broke off")
 
 
-def told(body: object) -> str:
-    """Return the message that a body carries, in one line; empty if there is none."""
-    return read_body(body).message
-
-
 def _classified(status: int, body: object, headers: Mapping[str, str], what: str) -> LLMError:
     found = read_body(body)
     message = found.message

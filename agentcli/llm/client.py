@@ -23,7 +23,6 @@ from agentcli.events.progress import Notice, ReplyAbandoned, Status
 from agentcli.llm.catalog import Catalog
 from agentcli.llm.probing import Facts
 from agentcli.llm.spending import CallBudget, charged
-from agentcli.llm.waits import wait_text
 from agentcli.llm.wire_protocol import StillAlive, StreamItem, WireProtocol, broken_off
 from agentcli.messages import Reply, Request, Usage
 
@@ -229,6 +228,8 @@ class ModelClient:
         if error.retryable and wait is not None and wait > self.settings.retry_after_longest_s:
             when = datetime.now().astimezone() + timedelta(seconds=wait)
             form = "%H:%M" if wait < _DAY_S else "%Y-%m-%d %H:%M"
+            from agentcli.llm.waits import wait_text
+
             raise TryAgainLater(
                 error.kind,
                 f"{error.message}; the server asks to wait {wait_text(wait)}",

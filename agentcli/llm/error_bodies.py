@@ -77,6 +77,11 @@ def read_body(body: object) -> ErrorBody:
     return found
 
 
+def told(body: object) -> str:
+    """Return the message that a body carries, in one line; empty if there is none."""
+    return read_body(body).message
+
+
 def _texts(value: object, found: ErrorBody, depth: int) -> Iterator[str]:
     """Yield the messages in `value`, and keep what else it says in `found`."""
     if depth > _DEEPEST:

@@ -14,14 +14,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from hashlib import sha256
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
 from agentcli.errors import ConfigError, LLMError
 from agentcli.llm.answers import checked_answer, refused_reply, taken_apart
-from agentcli.llm.classify import classify
 from agentcli.llm.connections import http_failure, through_proxy
-from agentcli.llm.healing import Remedy, find_remedy
 from agentcli.llm.lazy_sdk import make_lazy
 from agentcli.llm.provider import built_in
 from agentcli.llm.tool_schemas import WireTools
@@ -36,6 +34,9 @@ from agentcli.llm.wire_protocol import (
     unknown_failure,
 )
 from agentcli.messages import Message, ProviderData, Reply, Request, Role, ToolChoice
+
+if TYPE_CHECKING:
+    from agentcli.llm.healing import Remedy
 
 
 class SDKProtocol(ABC):
@@ -71,6 +72,8 @@ class SDKProtocol(ABC):
         return f"{type(self).__name__} {self._endpoint.family}"
 
     def remedy(self, error: LLMError, request: Request) -> Remedy | None:
+        from agentcli.llm.healing import find_remedy
+
         return find_remedy(error, self.traits, self.members(request), request)
 
     def learn(self, changes: Mapping[str, Any]) -> None:
@@ -230,6 +233,8 @@ class SDKProtocol(ABC):
     def translate(self, error: Exception) -> LLMError:
         origin = self._endpoint.base_url.partition("?")[0]
         if isinstance(error, self._sdk.APIStatusError):
+            from agentcli.llm.classify import classify
+
             # The SDK's own `body` is only a part of what was sent.
             headers = error.response.headers
             if "json" not in headers.get("content-type", ""):

@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Any, ClassVar
 
 from agentcli.events.progress import ReasoningDelta, TextDelta, ToolCallStarted
-from agentcli.llm.classify import stream_error
+from agentcli.llm.answers import failure
 from agentcli.llm.openai_sdk import OpenAIProtocol, called_function, openai_usage
 from agentcli.llm.traits import LEVELS, Efforts
 from agentcli.llm.wire_protocol import (
@@ -214,7 +214,7 @@ def _text_of(item: Mapping[str, Any]) -> str:
 
 def parse_reply(data: Mapping[str, Any], origin: str) -> Reply:
     if data.get("status") == "failed" or data.get("error"):
-        raise stream_error(data.get("error") or {})
+        raise failure(data.get("error") or {})
     if data.get("status") in ("in_progress", "queued", "cancelled"):
         raise broken_off()
     items: list[Mapping[str, Any]] = data["output"]
