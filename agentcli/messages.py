@@ -44,11 +44,13 @@ class FinishReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """What the model asked for, in the provider's terms; `arguments` is the JSON text as sent."""
+    """What the model asked for; `arguments` is the JSON text as sent. Where they had to be mended
+    before they could be put in the tool's own terms, `arguments_before` is what the model wrote."""
 
     id: str
     name: str
     arguments: str
+    arguments_before: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

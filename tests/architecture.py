@@ -96,7 +96,10 @@ def drawing() -> str:
     return "\n".join([f"{_BEGIN}graph TD", *lines, _END])
 
 
-_BESIDE = ("errors", "extensions", "messages", "interrupts", "logs", "plain_schemas", "settings")
+_BESIDE = (
+    *("errors", "extensions", "messages", "mended_json"),
+    *("interrupts", "logs", "plain_schemas", "settings"),
+)
 
 
 def documented() -> str:

@@ -57,7 +57,7 @@ LAZY_IMPORTS = {
     ("cli/completion/words.py", "agentcli.llm.registry"): "60 ms; for models only",
     ("cli/completion/words.py", "agentcli.cli.skill_common"): "150 ms; for skills only",
     ("cli/completion/words.py", "agentcli.sessions.search.finder"): "90 ms; for sessions only",
-    ("tools/collection.py", "json_repair"): "75 ms; for arguments that are no JSON",
+    ("mended_json.py", "json_repair"): "75 ms; for arguments that are no JSON",
     ("llm/answers.py", "agentcli.llm.classify"): "10 ms; for answers that tell of an error",
     ("llm/client.py", "agentcli.llm.waits"): "with it",
     ("llm/sdk.py", "agentcli.llm.classify"): "10 ms; for requests that fail",

@@ -127,7 +127,6 @@ DIALECTS: Sequence[Dialect] = (
 )
 BARE = "json"
 """The dialect without marks: a reply that is nothing but calls, in JSON or Python."""
-DIALECT_NAMES = tuple(dict.fromkeys([*(dialect.name for dialect in DIALECTS), BARE]))
 PLAIN_MARKS = frozenset(
     (
         *("<tools>", "<tool_calls>", "<function_call>", "<function_calls>", "<invoke name="),

@@ -1,4 +1,8 @@
-"""What refusals taught of endpoints, kept between sessions: a file for each endpoint and model."""
+"""What refusals taught of endpoints, kept between sessions: a file for each endpoint and model.
+
+A finding holds for the version of the program that made it: it stands in the place of a whole row
+of a table, of which the next version may know more.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +16,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from agentcli import __version__
 from agentcli.llm.wire_protocol import Endpoint
 
 _KEPT_S = 7 * 24 * 3600
@@ -36,14 +41,17 @@ class Findings:
                 found = json.loads(file.read(_LARGEST)) if fresh else {}
         except (OSError, ValueError, RecursionError):
             return {}
-        changes = found.get("changes") if isinstance(found, dict) else None
+        if not isinstance(found, dict) or found.get("version") != __version__:
+            return {}
+        changes = found.get("changes")
         return changes if isinstance(changes, dict) else {}
 
     def keep(self, endpoint: Endpoint, changes: Mapping[str, Any]) -> None:
         """Add `changes` to what is known of an endpoint."""
         path = self._path(endpoint)
         partial = path.with_name(f"{path.name}.{os.getpid()}")
-        kept = {"model": endpoint.name, "changes": {**self.of(endpoint), **changes}}
+        changes = {**self.of(endpoint), **changes}
+        kept = {"version": __version__, "model": endpoint.name, "changes": changes}
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             partial.write_text(json.dumps(kept), encoding="utf-8")

@@ -200,12 +200,12 @@ class SDKProtocol(ABC):
     def answer(self, request: Request) -> Iterator[StreamItem]:
         try:
             for item in self._answered(request):
-                yield self._read_back(item) if isinstance(item, Reply) else item
+                yield self.read_back(item) if isinstance(item, Reply) else item
         except (LLMError, self._sdk.APIStatusError) as error:
             failure = error if isinstance(error, LLMError) else self.translate(error)
             if not failure.generation:
                 raise
-            yield refused_reply(failure.generation, self._endpoint.model)
+            yield self.read_back(refused_reply(failure.generation, self._endpoint.model))
 
     def _answered(self, request: Request) -> Iterator[StreamItem]:
         body = self._body(request)
@@ -219,13 +219,9 @@ class SDKProtocol(ABC):
             else:
                 yield self._parse(next(objects))
 
-    def _read_back(self, reply: Reply) -> Reply:
-        """Return `reply` with the arguments of its calls in the tools' own terms."""
-        calls = [
-            replace(c, arguments=self._wire_tools.own(c.name, c.arguments))
-            for c in reply.tool_calls
-        ]
-        return replace(reply, tool_calls=tuple(calls)) if calls else reply
+    def read_back(self, reply: Reply) -> Reply:
+        calls = tuple(map(self._wire_tools.own, reply.tool_calls))
+        return replace(reply, tool_calls=calls) if calls else reply
 
     def body_bytes(self, request: Request) -> int:
         return len(self._body(request))

@@ -83,7 +83,8 @@ class TextTools:
                 self._prefilled = thought.only_mark or self._prefilled
                 yield from shown.rest(found)
                 yield from self._tell(found)
-                yield reply
+                as_declared = found.calls and not self._tell_in_text
+                yield self._protocol.read_back(reply) if as_declared else reply
             elif isinstance(item, ToolCallStarted):
                 yield ToolCallStarted(whole_name(item.name))
             else:
@@ -110,6 +111,9 @@ class TextTools:
 
     def remedy(self, error: LLMError, request: Request) -> Remedy | None:
         return self._protocol.remedy(error, self._plain(request))
+
+    def read_back(self, reply: Reply) -> Reply:
+        return self._protocol.read_back(reply)
 
     def learn(self, changes: Mapping[str, Any]) -> None:
         self._protocol.learn(changes)

@@ -13,7 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from agentcli.messages import ToolSchema
+from agentcli.mended_json import mended
+from agentcli.messages import ToolCall, ToolSchema
 from agentcli.plain_schemas import LISTS, MAPS, SCHEMAS, Schema, plain, words
 
 
@@ -111,10 +112,18 @@ class WireTools:
             self._tools = tools
         return self._declared
 
-    def own(self, name: str, raw_arguments: str) -> str:
-        """Return the arguments of a model's call of the tool `name` in the tool's own terms."""
-        found = self._translated.get(name)
-        return raw_arguments if found is None else found.moved(raw_arguments, to_wire=False)
+    def own(self, call: ToolCall) -> ToolCall:
+        """Return a model's call with arguments in the tool's own terms, for which those that are
+        JSON but for their form are mended."""
+        found = self._translated.get(call.name)
+        if found is None or not found.differs:
+            return call
+        whole = mended(call.arguments)
+        arguments = found.moved(whole, to_wire=False)
+        if arguments == call.arguments:
+            return call
+        before = call.arguments if whole != call.arguments else None
+        return replace(call, arguments=arguments, arguments_before=before)
 
     def wire(self, name: str, raw_arguments: str) -> str:
         """Return the arguments of a call as a model would have given them."""
@@ -133,13 +142,15 @@ class _Translation:
         narrower = _Narrower(dialect, self._names)
         narrowed = narrower.narrowed(self._schema, is_top=True)
         self._has_texts = narrower.has_texts
+        self.differs = bool(self._names) or self._has_texts
+        """Whether arguments are given in other terms than the tool's own."""
         same = narrowed is tool.parameters
         self.declared = tool if same else replace(tool, parameters=narrowed)
 
     def moved(self, raw: str, *, to_wire: bool) -> str:
         """Return `raw` arguments with names and texts translated; those that are no JSON object,
         and those in which nothing changes, as they are."""
-        if not (self._names or self._has_texts):
+        if not self.differs:
             return raw
         try:
             values = json.loads(raw)

@@ -7,7 +7,7 @@ import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 from uuid import uuid4
 
@@ -125,6 +125,10 @@ class WireProtocol(Protocol):
         """Return how to send `request` so that what the endpoint refused with `error` is not in it;
         None if the error does not tell."""
 
+    def read_back(self, reply: Reply) -> Reply:
+        """Return `reply`, whose calls were found in its text, with their arguments in the tools'
+        own terms; `answer` has them so already."""
+
     def learn(self, changes: Mapping[str, Any]) -> None:
         """Make requests with these changes of the endpoint's traits from now on."""
 
@@ -222,7 +226,7 @@ def unique_calls(calls: Iterable[ToolCall], prefix: str) -> tuple[ToolCall, ...]
         if not fits or call_id in seen:
             call_id = f"{prefix}{uuid4().hex[:24]}"
         seen.add(call_id)
-        result.append(ToolCall(call_id, call.name, call.arguments))
+        result.append(replace(call, id=call_id))
     return tuple(result)
 
 

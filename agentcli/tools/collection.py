@@ -23,6 +23,7 @@ from agentcli.events.observations import ErrorObservation
 from agentcli.extensions import ExtensionPoint
 from agentcli.files.images import ImageFault
 from agentcli.files.scaling import fit_data_url, image_name
+from agentcli.mended_json import mended
 from agentcli.messages import ImageLimits, ToolCall, ToolSchema
 from agentcli.security.policy.rule import Pattern
 from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolResult, with_notes
@@ -32,10 +33,6 @@ TELL_SIZE_FROM = 10_000
 """A result of more characters than this ends with a note of its length."""
 
 _NAME = re.compile(r"\w+")
-_MOST_MENDED_CHARS = 200_000
-"""The repair takes time that grows faster than the text."""
-_GUESSED = re.compile("missed|misplaced|different meaning")
-"""In what json-repair tells of a repair: it had to guess where a text ends."""
 
 log = logging.getLogger(__name__)
 
@@ -81,7 +78,7 @@ class ToolCollection:
     def parse(self, call: ToolCall) -> Action:
         """Return the Action that a call stands for. A call that can't be understood becomes a
         ToolCallAction whose `error` says what was wrong and what is valid."""
-        raw, before = call.arguments, None
+        raw, before = call.arguments, call.arguments_before
         try:
             try:
                 tool, arguments = self._validate(call.name, raw)
@@ -90,7 +87,7 @@ class ToolCollection:
                 tool, arguments = self._validate(call.name, raw)
             action = tool.action(arguments, raw)
         except ToolError as error:
-            raw, before = call.arguments, None
+            raw, before = call.arguments_before or call.arguments, None
             action = ToolCallAction(name=call.name, raw_arguments=raw, error=error.message)
         metadata = ToolCallMetadata(
             function_name=call.name,
@@ -216,33 +213,6 @@ class ToolCollection:
             return tool, tool.arguments.model_validate(values)
         except ValidationError as error:
             raise ToolError(_explain(tool, error)) from error
-
-
-def mended(raw: str) -> str:
-    """Return `raw` as a JSON object if it is one but for its form: a raw line break, a comma too
-    many, quotes of another kind, a code fence around it. Anything else is returned unchanged, above
-    all what may have been cut off, which would be run in part."""
-    if len(raw) > _MOST_MENDED_CHARS or _is_json(raw):
-        return raw
-    import json_repair
-
-    try:
-        value, told = json_repair.repair_json(raw, return_objects=True, logging=True)
-    except RecursionError:
-        return raw
-    guessed = any(_GUESSED.search(entry["text"]) for entry in told)
-    whole = raw.rstrip("`\n ").endswith("}")
-    if guessed or not whole or not isinstance(value, dict):
-        return raw
-    return json.dumps(value, ensure_ascii=False)
-
-
-def _is_json(text: str) -> bool:
-    try:
-        json.loads(text)
-    except (ValueError, RecursionError):
-        return False
-    return True
 
 
 def _sized(result: ToolResult) -> ToolResult:

@@ -256,6 +256,9 @@ class Refusing:
     def remedy(self, error, request):
         return None
 
+    def read_back(self, reply):
+        return reply
+
     def learn(self, changes):
         pass
 

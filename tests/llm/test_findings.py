@@ -1,4 +1,4 @@
-"""What refusals taught is known to the next session, for a week."""
+"""What refusals taught is known to the next session, for a week or until an update."""
 
 from __future__ import annotations
 
@@ -54,6 +54,14 @@ def test_a_server_may_have_learned_after_a_week(findings):
     assert findings.of(HERE) == {"images": "none"}
     os.utime(path, (time.time(), time.time() - 8 * day))
     assert findings.of(HERE) == {}
+
+
+def test_another_version_may_know_more_of_a_provider(findings, monkeypatch):
+    findings.keep(HERE, {"efforts": {"low": {"reasoning_effort": "low"}}, "images": "none"})
+    monkeypatch.setattr("agentcli.llm.findings.__version__", "another")
+    assert findings.of(HERE) == {}
+    findings.keep(HERE, {"short_ids": True})
+    assert findings.of(HERE) == {"short_ids": True}
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"changes": 7}', "[" * 99_999, "\xff"])

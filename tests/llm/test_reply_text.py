@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentcli import settings
 from agentcli.events.progress import ReasoningDelta, TextDelta, ToolCallStarted
-from agentcli.llm.call_dialects import DIALECT_NAMES, DIALECTS
+from agentcli.llm.call_dialects import BARE, DIALECTS
 from agentcli.llm.reply_text import Found, find_calls, split_thought
 from agentcli.llm.shown_text import Shown
+from agentcli.settings import DIALECTS as NAMES
 
 TOOLS = {
     "bash": {
@@ -137,7 +137,7 @@ CLOSED = [(name, text) for name, text in MARKED if not text.endswith(UNCLOSED)]
 
 
 def read(text: str) -> Found:
-    return find_calls(text, TOOLS, DIALECT_NAMES)
+    return find_calls(text, TOOLS, NAMES)
 
 
 def calls_in(text: str) -> list[tuple[str, object]]:
@@ -146,7 +146,7 @@ def calls_in(text: str) -> list[tuple[str, object]]:
 
 def shown(text: str, size: int, found: Found | None = None, **settings: str) -> list[object]:
     """Return what a person is shown of `text`, streamed in pieces of `size` characters."""
-    on_screen = Shown(TOOLS, DIALECT_NAMES, **settings)
+    on_screen = Shown(TOOLS, NAMES, **settings)
     items = [i for at in range(0, len(text), size) for i in on_screen.take(text[at : at + size])]
     return [*items, *on_screen.rest(found or read(split_thought(text).rest))]
 
@@ -156,8 +156,8 @@ def words(items: list[object], kind: type = TextDelta) -> str:
 
 
 def test_a_setting_has_the_name_of_each_dialect():
-    assert set(settings.DIALECTS) == set(DIALECT_NAMES)
-    assert set(RUNS_LS) == set(DIALECT_NAMES)
+    assert set(NAMES) == {*(dialect.name for dialect in DIALECTS), BARE}
+    assert set(RUNS_LS) == set(NAMES)
 
 
 @pytest.mark.parametrize(("dialect", "text"), FORMS)

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentcli.events.progress import Notice, ReasoningDelta, TextDelta, ToolCallStarted
-from agentcli.llm.call_dialects import DIALECT_NAMES
 from agentcli.llm.reply_text import find_calls
 from agentcli.llm.text_tools import CLOSE, OPEN, TextTools, tool_call_text
 from agentcli.messages import (
@@ -22,6 +21,7 @@ from agentcli.messages import (
     ToolSchema,
     Usage,
 )
+from agentcli.settings import DIALECTS
 
 LS = '{"name": "bash", "arguments": {"command": "ls"}}'
 BASH = ToolSchema("bash", "Run a command.", {"type": "object"})
@@ -43,8 +43,11 @@ class Underneath:
         whole = {"tool_calls": (), "finish_reason": FinishReason.STOP, **self.parts}
         yield Reply(self.text, usage=Usage(), model="m", response_id="r", **whole)
 
+    def read_back(self, reply):
+        return reply
 
-def answered(text: str, tools=(BASH,), dialects=DIALECT_NAMES, **parts: object) -> Reply:
+
+def answered(text: str, tools=(BASH,), dialects=DIALECTS, **parts: object) -> Reply:
     below = Underneath(text, **parts)
     return list(TextTools(below, dialects).answer(Request([], tools)))[-1]
 
@@ -53,7 +56,7 @@ def answered(text: str, tools=(BASH,), dialects=DIALECT_NAMES, **parts: object) 
 def test_what_is_written_is_read_again(calls, said):
     said = "".join(c for c in said if c.isalnum())
     made = [ToolCall(str(n), name, json.dumps(given)) for n, (name, given) in enumerate(calls)]
-    found = find_calls("\n".join([said, *map(tool_call_text, made)]), {}, DIALECT_NAMES)
+    found = find_calls("\n".join([said, *map(tool_call_text, made)]), {}, DIALECTS)
     assert found.said == said
     assert [(c.name, json.loads(c.arguments)) for c in found.calls] == calls
 
@@ -113,7 +116,7 @@ def test_thinking_whose_first_mark_is_missing_is_shown_as_such_from_the_second_r
 @given(st.integers(1, 60))
 def test_the_person_sees_the_text_and_the_names_of_calls(size):
     text = f"I use `{OPEN}` <b>.\n{OPEN}\n{LS}\n{CLOSE}\nSo <tool"
-    items = list(TextTools(Underneath(text, size), DIALECT_NAMES).answer(Request([], (BASH,))))
+    items = list(TextTools(Underneath(text, size), DIALECTS).answer(Request([], (BASH,))))
     shown = "".join(item.text for item in items if isinstance(item, TextDelta))
     assert "".join(shown.split()) == f"Iuse`{OPEN}`<b>.So<tool"
     assert [item.name for item in items if isinstance(item, ToolCallStarted)] == ["bash"]
@@ -121,7 +124,7 @@ def test_the_person_sees_the_text_and_the_names_of_calls(size):
 
 
 def test_the_person_is_told_once_that_calls_come_as_text():
-    tools = TextTools(Underneath(f"{OPEN}{LS}{CLOSE}"), DIALECT_NAMES)
+    tools = TextTools(Underneath(f"{OPEN}{LS}{CLOSE}"), DIALECTS)
     items = [i for _ in range(2) for i in tools.answer(Request([], (BASH,)))]
     (told,) = (item.text for item in items if isinstance(item, Notice))
     assert "hermes" in told
@@ -129,7 +132,7 @@ def test_the_person_is_told_once_that_calls_come_as_text():
 
 def test_natively_told_tools_and_messages_go_out_as_they_are():
     below = Underneath(f"{OPEN}{LS}{CLOSE}")
-    tools = TextTools(below, DIALECT_NAMES)
+    tools = TextTools(below, DIALECTS)
     request = Request([Message.system_message("Be good.")], (BASH,))
     list(tools.answer(request))
     list(tools.answer(request))
@@ -138,7 +141,7 @@ def test_natively_told_tools_and_messages_go_out_as_they_are():
 
 def test_the_conversation_underneath_has_no_tools_and_keeps_its_prefix():
     below = Underneath("fine")
-    tools = TextTools(below, DIALECT_NAMES, tell_in_text=True)
+    tools = TextTools(below, DIALECTS, tell_in_text=True)
     call = ToolCall("c1", "bash", '{"command": "ls"}')
     messages = [Message.system_message("Be good."), Message.user_message("look")]
     list(tools.answer(Request(messages, (BASH,))))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from agentcli.llm.tool_schemas import DIALECTS, WireTools
-from agentcli.messages import ToolSchema
+from agentcli.messages import ToolCall, ToolSchema
 from agentcli.plain_schemas import plain, words
 from tests.server.schemas import anthropic_schema, gemini_schema, moonshot_schema, openai_schema
 from tests.strategies import json_values
@@ -41,6 +41,10 @@ def with_properties(**properties: object) -> dict[str, Any]:
     return {"type": "object", "properties": properties}
 
 
+def read_by(tools: WireTools, arguments: str, name: str = "t") -> str:
+    return tools.own(ToolCall("c", name, arguments)).arguments
+
+
 def property_of(schema: object, dialect: str = "", *unwanted: str) -> object:
     return declared(with_properties(it=schema), dialect, *unwanted)["properties"]["it"]
 
@@ -60,8 +64,8 @@ def test_a_schema_that_needs_no_change_stays_the_same_object():
         wire = WireTools(dialect)
         assert wire.declared(tools)[0] is tools[0]
         assert wire.declared(tools) is wire.declared(tools)
-        arguments = '{"path":  "a"}'
-        assert wire.own("t", arguments) is arguments
+        call = ToolCall("c", "t", '{"path":  "a",}')
+        assert wire.own(call) is call
 
 
 @pytest.mark.parametrize(
@@ -203,13 +207,22 @@ class TestNames:
             "____": 3,
             "never declared $": 1,
         }
-        assert json.loads(tools.own("t", json.dumps(wire))) == self.own
+        assert json.loads(read_by(tools, json.dumps(wire))) == self.own
         assert json.loads(tools.wire("t", json.dumps(self.own))) == wire
 
     @pytest.mark.parametrize("broken", ['{"_filter_2": ', "[1]", "", '"text"'])
     def test_arguments_that_are_no_object_stay_as_they_are(self, tools, broken):
-        assert tools.own("t", broken) == broken
-        assert tools.own("another", broken) == broken
+        for name in ("t", "another"):
+            call = ToolCall("c", name, broken)
+            assert tools.own(call) is call
+
+    @pytest.mark.parametrize(
+        "written", ['{"_filter_2": "a\nb",}', "```json\n{'_filter_2': 'a\\nb'}\n```"]
+    )
+    def test_arguments_that_are_json_but_for_their_form_are_mended_first(self, tools, written):
+        call = tools.own(ToolCall("c", "t", written))
+        assert json.loads(call.arguments) == {"$filter": "a\nb"}
+        assert call.arguments_before == written
 
 
 class TestGemini:
@@ -286,7 +299,7 @@ class TestGemini:
             "text": "5",
         }
         own = {"headers": {"a": "b"}, "any": 5, "list": ["x", [1]], "either": "5", "text": "5"}
-        assert json.loads(tools.own("t", json.dumps(wire))) == own
+        assert json.loads(read_by(tools, json.dumps(wire))) == own
         assert json.loads(tools.wire("t", json.dumps(own))) == wire
 
 
@@ -397,5 +410,5 @@ def test_arguments_make_the_round_trip(dialect, data):
     own = data.draw(st.composite(lambda draw: values_for(plain(schema), draw))())
     if isinstance(own, dict):
         wire = tools.wire("t", json.dumps(own))
-        assert json.loads(tools.own("t", wire)) == own
+        assert json.loads(read_by(tools, wire)) == own
         assert set(json.loads(wire)) <= set(declared(schema, dialect)["properties"])

@@ -64,12 +64,20 @@ def test_each_wire_format_has_names_of_its_own_and_the_server_gets_its(agent, se
 def test_providers_with_rules_of_their_own_take_them(agent, serve, server, name, model, declared):
     server("plain", "schemas")
     config = agent.home / ".config" / "agent" / "config.toml"
-    calls = Reply("", [Call("mcp__plain__find", declared)], reasoning="Let me see.")
-    provider = serve([calls, Reply("done")], provider=name)
+    written = json.dumps(declared)
+    in_text = f'<tool_call>{{"name": "mcp__plain__find", "arguments": {written}}}</tool_call>'
+    script = [
+        Reply("", [Call("mcp__plain__find", declared)], reasoning="Let me see."),
+        Reply("", [Call("mcp__plain__find", f"{written[:-1]},}}")]),
+        Reply(in_text),
+        Reply("done"),
+    ]
+    provider = serve(script, provider=name)
     config.write_text(f'{config.read_text()}[providers.{name}]\nbase_url = "{provider.base_url}"\n')
     agent.env |= {"GEMINI_API_KEY": "g-test-0123456789", "MOONSHOT_API_KEY": "m-test-0123456789"}
     agent.use(provider, f"{name}/{model}")
     run = agent("run", "--allow", "mcp__plain__*", "--set", "tools.mcp_schema_share=0.5", "find it")
     assert (run.returncode, run.stdout) == (0, "done\n"), run.stderr
-    assert results(agent)[0]["content"] == f"called find with {json.dumps(OWN)}"
-    assert arguments_in(provider.requests[-1].body) == [declared]
+    called = [result["content"] for result in results(agent)]
+    assert called == [f"called find with {json.dumps(OWN)}"] * 3
+    assert arguments_in(provider.requests[-1].body) == [declared] * 3

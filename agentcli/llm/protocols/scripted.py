@@ -108,6 +108,9 @@ class Scripted:
     def remedy(self, error: LLMError, request: Request) -> None:
         """Return None: a recording ends, but refuses nothing."""
 
+    def read_back(self, reply: Reply) -> Reply:
+        return reply
+
     def learn(self, changes: Mapping[str, Any]) -> None:
         """Do nothing: a recording has no traits."""
 

@@ -1,20 +1,16 @@
 """SGLang on this machine.
 
-Whether a model thinks is up to its chat template. Source: docs.sglang.ai, separate reasoning.
+It is asked and told as vLLM is. Source: docs.sglang.ai, separate reasoning.
 """
 
-from agentcli.llm.probing import listed
-from agentcli.llm.provider import Provider
-from agentcli.llm.traits import Traits, levels
+from dataclasses import replace
 
-PROVIDER = Provider(
-    protocol="chat_completions",
+from agentcli.llm.providers import vllm
+
+PROVIDER = replace(
+    vllm.PROVIDER,
     title="SGLang",
     base_url="http://127.0.0.1:30000/v1",
-    ask=listed,
     start="python -m sglang.launch_server --model-path MODEL",
-    traits=Traits(
-        efforts=levels("low medium high", chat_template_kwargs={"enable_thinking": False})
-    ),
     rank=9,
 )
