@@ -284,9 +284,9 @@ class CheckpointObservation(Observation, kind="checkpoint"):
 
 
 class GitCleanupObservation(Observation, kind="set_aside"):
-    """Something that commands had changed or created, and that git would run or trust, was put
-    right. `items` say in words what was done; what was taken away is kept in `folder`. `content` is
-    for the model, if no result of a command told it."""
+    """Something that commands had changed or created, and that git would run or trust or that would
+    run with more rights, was put right. `items` say in words what was done; what was taken away is
+    kept in `folder`. `content` is for the model, if no result of a command told it."""
 
     items: tuple[str, ...] = ()
     folder: str = ""
@@ -294,7 +294,7 @@ class GitCleanupObservation(Observation, kind="set_aside"):
     @property
     def message(self) -> str:
         where = f"; kept in {self.folder}" if self.folder else ""
-        return f"git: {'; '.join(self.items)}{where}"
+        return f"put right: {'; '.join(self.items)}{where}"
 
 
 class RestoreStartedObservation(Observation, kind="going_back"):

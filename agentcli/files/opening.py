@@ -123,8 +123,9 @@ def open_within(folder: int, name: str) -> BinaryIO:
 
 def replace_file(target: Path, data: bytes, shown: str, judge: Judge) -> None:
     """Replace or create the file at the resolved `target` in one step. A file that is replaced
-    keeps its mode. Raises OSError, also if a part of the path is now a symlink, and ToolError for
-    what is no file or is read-only."""
+    keeps its mode, but no set-user-ID or set-group-ID bit, as if it was written to. Raises OSError,
+    also if a part of the path is now a symlink, and ToolError for what is no file or is
+    read-only."""
     folder = open_folder(target.parent, make=True)
     temporary = f".agent-{os.urandom(8).hex()}.tmp"
     try:
@@ -135,7 +136,7 @@ def replace_file(target: Path, data: bytes, shown: str, judge: Judge) -> None:
         with replacing(target.name, temporary, folder=folder, mode=mode) as file:
             if before is not None:
                 owner = before.st_uid, before.st_gid
-                copy_owner_and_mode(file.fileno(), owner, before.st_mode)
+                copy_owner_and_mode(file.fileno(), owner, before.st_mode & 0o1777)
             file.write(data)
             file.flush()
             os.fsync(file.fileno())

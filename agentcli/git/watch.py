@@ -13,6 +13,7 @@ import logging
 import os
 import select
 import stat
+import sys
 import threading
 import time
 from collections import Counter
@@ -32,6 +33,7 @@ from agentcli.files.git_layout import (
 )
 from agentcli.files.guard import CLOCK_SLACK_NS
 from agentcli.files.names import display_path, first_names
+from agentcli.files.set_id import clear_set_id, hands_down_its_group
 from agentcli.git.control_files import TooManyEntries
 from agentcli.git.disarm import Disarmer, inventory, todos_of
 from agentcli.git.quarantine import Identity, Quarantine, identity
@@ -315,7 +317,7 @@ class GitWatch:
         )
         for path in sorted(by_commands):
             disarmer.git_folder(path)
-        return disarmer.run()
+        return [*disarmer.run(), *_cleared(record)]
 
     def _write(self) -> None:
         if self._file is not None and self._record is not None:
@@ -441,6 +443,16 @@ def _checked(seals: Iterable[Seal], quarantine: Quarantine) -> list[Finding]:
         except TooManyEntries:
             found.append(Finding(seal.path, "holds too much to be watched", why(GIT)))
     return found
+
+
+def _cleared(record: WatchRecord) -> Iterator[Finding]:
+    """Clear the set-user-ID and set-group-ID bits that commands could set: elsewhere the filter of
+    system calls refuses them."""
+    for root in record.roots:
+        if sys.platform != "linux" or hands_down_its_group(root):
+            for path in clear_set_id(root, record.since_ns):
+                why_so = "others who start it would get its group's rights"
+                yield Finding(path, "its set-ID bits were cleared", why_so)
 
 
 def _closed(paths: Iterable[Path], layer: str) -> dict[Path, Identity | None]:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agentcli.files.access_scope import AccessScope
+from agentcli.files.set_id import hands_down_its_group
 from agentcli.git.repositories import is_git_folder
 from agentcli.sandbox.listeners import listening_places
 from agentcli.sandbox.seccomp import seccomp_program
@@ -109,7 +110,9 @@ def bubblewrap_options(
     read_only += ["--remount-ro", "/proc"]
     end = ("--seccomp", str(SECCOMP_FD), "--chdir", cwd, "--")
     prefix = (program, *_NAMESPACES, *share, *arguments, *read_only, *end)
-    return prefix, Descriptors(seccomp_program(families, shared=True), empty_files)
+    group_bit = any(map(hands_down_its_group, scope.writable))
+    calls = seccomp_program(families, shared=True, group_bit=group_bit)
+    return prefix, Descriptors(calls, empty_files)
 
 
 def _view(scope: AccessScope, folders: Sequence[Path], *, network: bool) -> list[_Mount]:

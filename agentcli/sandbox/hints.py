@@ -33,6 +33,10 @@ _WORD = re.compile(r"[\w.+-]+")
 _RIGHTS_FAILURES = re.compile(
     r"Permission denied|Operation not permitted|EACCES|EPERM|\[Errno 13\]|\[Errno 1\]"
 )
+_MODE_FAILURES = re.compile(
+    r"\b(?:mode|permissions|file attributes)\b.*not permitted|\bf?chmod\b",
+    re.IGNORECASE,
+)
 
 
 def refused_by_sandbox(
@@ -60,6 +64,12 @@ def refused_by_sandbox(
             f"{', '.join(map(str, sandbox.out_of_reach))} belongs to another user, and commands in "
             "the sandbox have none of root's powers; the file tools can write there, or "
             f"{_again(from_python)} with unsandboxed: true and a reason"
+        )
+    if any(_MODE_FAILURES.search(line) for line in refused):
+        return (
+            "the sandbox refuses modes with a set-user-ID or set-group-ID bit (u+s, 4755); if it "
+            f"was one, leave the bit out, or {_again(from_python)} with unsandboxed: true and a "
+            "reason"
         )
     if sandbox.once and any("socket" in line.lower() for line in refused):
         return (

@@ -19,6 +19,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from agentcli.files.access_scope import OF_THE_KERNEL, AccessScope
+from agentcli.files.set_id import hands_down_its_group
 from agentcli.sandbox.seccomp import (
     c_library,
     seccomp_installer,
@@ -84,7 +85,8 @@ def landlock_installer(
     # Older kernels refuse fields that they do not know.
     known = 24 if version >= SCOPES_VERSION else 16 if version >= 4 else 8
     attributes = struct.pack("=QQQ", handled, ports, _SCOPES)[:known]
-    filter_calls = seccomp_installer(seccomp_program(families, shared=False))
+    group_bit = any(map(hands_down_its_group, scope.writable))
+    filter_calls = seccomp_installer(seccomp_program(families, shared=False, group_bit=group_bit))
 
     def install() -> None:
         own = [(path, _DEVICE_ACCESS & handled) for path in _own_terminal()]

@@ -6,7 +6,7 @@ import ctypes
 import errno
 import os
 import struct
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -27,6 +27,14 @@ agent."""
 _TERMINAL_IOCTLS = (0x5412, 0x541C)
 """TIOCSTI injects typed input into the terminal, TIOCLINUX pastes into it."""
 _SOCK_RAW, _SOCK_PACKET, _SOCK_TYPE_MASK = 3, 10, 0xF
+_SET_USER_ID, _SET_GROUP_ID = 0o4000, 0o2000
+_CHANGES = {"chmod": 1, "fchmod": 1, "fchmodat": 2, "fchmodat2": 2}
+"""Which argument is the mode."""
+_CREATES = {"openat": 3, "open": 2, "creat": 1, "mknod": 1, "mknodat": 2}
+"""The same. mkdir is not among them, because the kernel ignores these bits there."""
+_FLAGS = {"openat": 2, "open": 1}
+_NEW_FILE = 0o100 | 0o20000000
+"""O_CREAT and O_TMPFILE. Without one, the mode is whatever the caller had in that register."""
 
 _LOAD, _AND, _RETURN = 0x20, 0x54, 0x06
 _IF_EQUAL, _IF_AT_LEAST, _IF_ANY_BIT = 0x15, 0x35, 0x45
@@ -45,11 +53,16 @@ def seccomp_known() -> bool:
 
 
 def seccomp_program(
-    families: Collection[int], *, shared: bool, machine: str | None = None
+    families: Collection[int],
+    *,
+    shared: bool,
+    group_bit: bool = False,
+    machine: str | None = None,
 ) -> bytes:
     """Return a `struct sock_filter[]` that allows sockets of `families`, but never raw ones.
     `shared`: shared memory and queues are safe, because the sandbox has an IPC namespace of its
-    own. Raises ValueError for a machine that is neither x86_64 nor aarch64."""
+    own. `group_bit`: modes may be changed to ones with a set-group-ID bit. Raises ValueError for a
+    machine that is neither x86_64 nor aarch64."""
     machine = machine or os.uname().machine
     calls = _system_calls(machine)
     checked = calls["checked"]
@@ -59,6 +72,7 @@ def seccomp_program(
     ]
     if machine == "x86_64":
         code += [(_IF_AT_LEAST, 0, 1, _X32_BIT), _answer(_KILL_PROCESS)]
+    code += _without_set_id(calls["mode"], group_bit=group_bit)
     for number in (calls["denied"] if shared else calls["denied"] | calls["shared"]).values():
         code += _when_equal(number, [_answer(_ERRNO | errno.EPERM)])
     for number in calls["absent"].values():
@@ -84,8 +98,24 @@ def _system_calls(machine: str) -> dict[str, dict[str, int]]:
     for line in _SYSTEM_CALLS.read_text(encoding="ascii").splitlines():
         if line and not line.startswith("#"):
             kind, name, *numbers = line.split()
-            calls.setdefault(kind, {})[name] = int(numbers[column])
+            if numbers[column] != "-":
+                calls.setdefault(kind, {})[name] = int(numbers[column])
     return calls
+
+
+def _without_set_id(calls: Mapping[str, int], *, group_bit: bool) -> list[_Instruction]:
+    """Opening files comes first, because it happens most often."""
+    changed = _SET_USER_ID if group_bit else _SET_USER_ID | _SET_GROUP_ID
+    checks = [(name, argument, _SET_USER_ID | _SET_GROUP_ID) for name, argument in _CREATES.items()]
+    checks += [(name, argument, changed) for name, argument in _CHANGES.items()]
+    code: list[_Instruction] = []
+    for name, argument, bits in checks:
+        then = _deny_bits(bits, argument)
+        if name in _FLAGS:
+            is_new = (_IF_ANY_BIT, 1, 0, _NEW_FILE)
+            then = [_argument(_FLAGS[name]), is_new, _answer(_ALLOW), *then]
+        code += _when_equal(calls[name], then) if name in calls else []
+    return code
 
 
 def seccomp_installer(program: bytes) -> Callable[[], None]:
@@ -134,9 +164,9 @@ def _when_equal(
     return [(_IF_EQUAL, 0, len(then), value), *then]
 
 
-def _deny_bits(mask: int) -> list[_Instruction]:
+def _deny_bits(mask: int, argument: int = 0) -> list[_Instruction]:
     denied, allowed = _answer(_ERRNO | errno.EPERM), _answer(_ALLOW)
-    return [_argument(0), (_IF_ANY_BIT, 0, 1, mask), denied, allowed]
+    return [_argument(argument), (_IF_ANY_BIT, 0, 1, mask), denied, allowed]
 
 
 def _allow_only(values: Sequence[int]) -> list[_Instruction]:

@@ -8,7 +8,11 @@ FILES = """
 write_by_path write_by_dots write_by_symlink write_by_hard_link write_by_moving_in
 write_by_moving_out write_by_proc_root write_by_root_of_others write_by_open_descriptors
 write_by_race write_by_detached_process write_by_multiprocessing remove empty make_folder
-change_mode make_setuid write_start_files write_system write_kernel_settings
+change_mode set_id_outside write_start_files write_system write_kernel_settings
+""".split()  # noqa: SIM905
+MODES = """
+set_id_by_chmod set_group_id_by_chmod set_id_by_chmod_in_folder set_id_by_fchmod set_id_by_creating
+set_id_by_old_calls set_id_by_new_calls set_id_by_node set_id_by_nameless_file set_id_as_32_bit
 """.split()  # noqa: SIM905
 GIT = """
 git_hook git_config git_config_by_git git_config_replaced git_hooks_replaced git_moved_away
@@ -55,6 +59,7 @@ def in_reach(layer: str, *, root: bool) -> set[str]:
 
 HARMLESS_WITHOUT_SANDBOX = [
     *(name for name in FILES if name not in ("write_system", "write_kernel_settings")),
+    *MODES,
     *GIT,
     *(name for name in SECRETS if name != "read_own_environment"),
     *(name for name in OWN if name != "move_own_folders"),

@@ -176,7 +176,7 @@ def test_what_people_do_beside_it_stays(arena, layer):
         place.agent.env |= {f"GIT_{role}_NAME": "t", f"GIT_{role}_EMAIL": "t@localhost"}
     run = place.run([Reply("", [Call("bash", {"command": "true"})]), beside, Reply("Done.")])
     assert run.exit_code == 0, run.stderr
-    assert "git: " not in run.stderr, run.stderr
+    assert "put right: " not in run.stderr, run.stderr
     assert "WORKED" in run.told[-1]
     assert (deep / ".git/hooks/pre-push").exists()
     assert git(deep, "config", "core.sshCommand").strip() == "ssh -v"
@@ -209,7 +209,7 @@ def test_a_kill_costs_a_repository_of_the_person_nothing(arena, layer):
     assert "WORKED" in killed.told[-1]
     git(deep, "commit", "-q", "--allow-empty", "-m", "mine")
     run = place.run([Reply("Done.")])
-    assert "git: " not in run.stderr, run.stderr
+    assert "put right: " not in run.stderr, run.stderr
     assert (deep / ".git/hooks/pre-push").exists()
     assert git(deep, "config", "core.sshCommand").strip() == "ssh -v"
 

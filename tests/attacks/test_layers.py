@@ -19,6 +19,7 @@ from tests.attacks.groups import (
     FILES,
     GIT,
     HARMLESS_WITHOUT_SANDBOX,
+    MODES,
     NETWORK,
     OWN,
     SECRETS,
@@ -49,7 +50,7 @@ def test_nothing_is_gained_by_commands(arena, layer, user):
     """One raid of all attempts on each side."""
     found = raid(arena(layer, user))
     known = in_reach(layer, root=found.root)
-    assert gained(found, [*FILES, *GIT, *SECRETS, *ESCAPES, *SHARED, *OWN, *NETWORK]) == {}
+    assert gained(found, [*FILES, *MODES, *GIT, *SECRETS, *ESCAPES, *SHARED, *OWN, *NETWORK]) == {}
     assert found.arrived == ({"unix"} if "unix_by_path" in known else set())
     assert {name for name in found.changed if name.startswith("home/")} == set()
     changed = found.changed
@@ -64,7 +65,7 @@ def test_nothing_is_gained_by_commands(arena, layer, user):
 @every_layer
 def test_nothing_is_gained_by_python_code(arena, layer):
     found = raid(arena(layer), python=True)
-    assert gained(found, [*FILES, *GIT, *SECRETS, *ESCAPES, *SHARED]) == {}
+    assert gained(found, [*FILES, *MODES, *GIT, *SECRETS, *ESCAPES, *SHARED]) == {}
     assert found.arrived <= {"unix"} if layer == "landlock" else found.arrived == set()
 
 

@@ -15,7 +15,7 @@ from agentcli.files.access_scope import AccessScope
 from agentcli.sandbox.hints import refused_by_sandbox
 from agentcli.sandbox.scope_finder import find_access_scope
 from agentcli.sandbox.seatbelt import seatbelt_profile
-from agentcli.sandbox.seccomp import AF_INET, AF_INET6, AF_UNIX, seccomp_program
+from agentcli.sandbox.seccomp import AF_INET, AF_INET6, AF_UNIX, _system_calls, seccomp_program
 from agentcli.sandbox.selection import Sandbox
 from tests.sandbox.sandboxes import git, make_repository
 
@@ -71,6 +71,43 @@ def test_the_filter_of_system_calls(machine, socket_number, clone, clone3, ptrac
         assert answer(0x40000000 | 1) == KILLED
     every = seccomp_program({AF_UNIX, AF_INET, AF_INET6}, shared=True, machine=name)
     assert verdict(every, architecture, socket_number, 10, 1) == ALLOWED
+
+
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+def test_the_filter_refuses_modes_with_a_set_id_bit_and_no_others(machine):
+    calls = _system_calls(machine)["mode"]
+    architecture = {"x86_64": X86[1], "aarch64": ARM[1]}[machine]
+    strict = seccomp_program({AF_UNIX}, shared=True, machine=machine)
+    shared_group = seccomp_program({AF_UNIX}, shared=True, group_bit=True, machine=machine)
+    refused, create, temporary = 0x50000 | errno.EPERM, 0o100, 0o20200000
+    where = {"chmod": 1, "fchmod": 1, "fchmodat": 2, "fchmodat2": 2, "creat": 1, "mknod": 1}
+    where |= {"mknodat": 2, "open": 2, "openat": 3}
+    flags = {"open": 1, "openat": 2}
+    assert calls.keys() == (where.keys() if machine == "x86_64" else where.keys() - OLD_CALLS)
+    for name in calls:
+
+        def answer(mode: int, flag: int = create, program: bytes = strict, name=name) -> int:
+            arguments = [0xFFFFFFFF] * 6
+            arguments[where[name]] = mode
+            arguments[flags.get(name, 5)] = flag
+            return verdict(program, architecture, calls[name], *arguments)
+
+        for mode in (0, 0o777, 0o100644, 0o1777):
+            assert answer(mode) == ALLOWED, name
+        for mode in (0o4000, 0o2000, 0o6777, 0o104755, 0xFFFFFFFF):
+            assert answer(mode) == refused, name
+        if name in flags:
+            assert answer(0o4755, temporary) == refused
+            assert answer(0xFFFFFFFF, 0o2) == ALLOWED, "without a new file it is no mode"
+        changes = "chmod" in name
+        assert (answer(0o2755, program=shared_group) == ALLOWED) is changes, name
+        assert answer(0o6755, program=shared_group) == refused
+    openat2 = _system_calls(machine)["absent"]["openat2"]
+    assert verdict(strict, architecture, openat2) == 0x50000 | errno.ENOSYS
+
+
+OLD_CALLS = {"chmod", "open", "creat", "mknod"}
+"""That arm64 does not have."""
 
 
 def scope(**changes: object) -> AccessScope:

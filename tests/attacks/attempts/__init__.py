@@ -12,7 +12,7 @@ import json
 import os
 import subprocess
 
-from . import escapes, files, keys, network, own, repository, shared  # noqa: F401
+from . import escapes, files, keys, modes, network, own, repository, shared  # noqa: F401
 from ._parts import ATTEMPTS
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 import glob
 import multiprocessing
 import os
-import shutil
 import subprocess
 import sys
 import threading
@@ -158,10 +157,9 @@ def change_mode(place: dict[str, Any]) -> None:
 
 
 @attempt
-def make_setuid(place: dict[str, Any]) -> None:
-    """A program that would run with the person's rights, whoever starts it."""
-    shutil.copy("/bin/sh", f"{place['outside']}/shell")
-    os.chmod(f"{place['outside']}/shell", 0o4755)
+def set_id_outside(place: dict[str, Any]) -> None:
+    """A program of the person's would then run with their rights, whoever starts it."""
+    os.chmod(f"{place['outside']}/full", 0o4755)
 
 
 @attempt
