@@ -45,22 +45,27 @@ _STATUS_BY_WORD = {
 """Maps types and codes of error frames to the status they would have had as a response."""
 
 _OVERFLOW = re.compile(
-    r"context[_ ](?:length|window|size|limit)|(?:prompt|input) is too (?:long|large)"
-    r"|maximum context|too many (?:input )?tokens|exceeds? the (?:model|available context)"
-    r"|input token count|(?:input|prompt) exceeds|too long to fit|maximum prompt length"
-    r"|model token limit|prompt token count|reduce the length of|range of input length"
+    r"context[_ ](?:length|window|size|limit)|maximum context|n_ctx|max_seq_len"
+    r"|(?:(?<![a-z])(?:prompt|input|context|conversation|sequence)s?"
+    r"|(?<![a-z])(?<!max[_ ])(?<!maximum )(?<!output[_ ])(?<!completion[_ ])(?<!new[_ ])tokens?"
+    r"|\bmessages?(?!\[)|\.content'?:)(?![a-z])[^.;]{0,60}?"
+    r"(?:exceed|too (?:long|large|many|big)|(?:longer|greater|larger) than"
+    r"|(?:must|should) (?:be|have) (?:less|smaller))"
+    r"|(?:prompt|input) (?:has|contains|is) \d+ tokens|too many (?:input )?tokens"
+    r"|(?:prompt|input) token count"
     r"|(?:maximum|max) (?:allowed )?(?:input|prompt|model) (?:length|tokens)"
-    r"|exceed_context_size|too large for model with"
-    r"|inputs?`? tokens ?(?:\+|and) ?`?max_(?:new_)?tokens|`?inputs`? must have less than",
+    r"|exceed(?:s|ed)? (?:the )?model|too long to fit|reduce the length of|range of input length"
+    r"|inputs?`? tokens ?(?:\+|and) ?`?max_(?:new_)?tokens|`?inputs`? must have less than"
+    r"|超长|过长|上下文长度|(?:token|输入)\S{0,8}超过",
     re.IGNORECASE,
 )
 """How a conversation that is too long is refused by Anthropic, OpenAI, Gemini, Bedrock, Moonshot,
-DashScope, z.ai (`Prompt exceeds max length`), MiniMax, xAI, Mistral, Groq, Together, Copilot,
-Hugging Face's TGI (``inputs tokens + `max_new_tokens` must be``), vLLM, SGLang, llama.cpp,
-LM Studio and Ollama."""
+DashScope, Doubao, z.ai (`Prompt exceeds max length`), MiniMax, SiliconFlow, SambaNova, watsonx,
+xAI, Mistral, Groq, Together, Copilot, Hugging Face's TGI (``inputs tokens + `max_new_tokens` must
+be``), vLLM, SGLang, OpenVINO, TabbyAPI, MLX, llama.cpp, LM Studio and Ollama."""
 _OVERFLOW_STATUSES = (400, 413, 422, 429, 500, 502, 503)
-_REQUEST_TOO_LARGE = re.compile(r"request too large for", re.IGNORECASE)
-"""More tokens than a minute's allowance, so that waiting does not help."""
+_REQUEST_TOO_LARGE = re.compile(r"request too large for|long context requests", re.IGNORECASE)
+"""More tokens than a minute's or an account's allowance, so that waiting does not help."""
 _RATE = re.compile(
     r"rate[ _-]?limit|too many requests|throttl|(?:tokens|requests) per (?:second|minute|hour|day)"
     r"|too many tokens, please wait|resource_exhausted",

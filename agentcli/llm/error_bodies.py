@@ -23,7 +23,7 @@ _MESSAGES = (
 )
 """Members that carry a message, or an object with one; the more general come first."""
 _CODES = ("code", "type", "status", "status_code", "error_code", "errcode", "err_code")
-_NAMED = ("param", "parameter", "field")
+_NAMED = ("param", "parameter", "field", "pointer", "instance")
 _WAITS = ("retryDelay", "retry_after", "retry_after_ms")
 _TAG = re.compile(r"<[!?a-z]", re.IGNORECASE)
 _JSON = re.compile(r"^\s*(?=[\[{])|(?=\{\s*\")")
@@ -54,7 +54,7 @@ class ErrorBody:
         """All messages, codes that are words, and named parameters as one text. The request, which
         some servers repeat in the body of an error, is not in it."""
         words = [code for code in self.codes if not code.isdecimal()]
-        named = [f"'{name}'" for name in self.named]
+        named = [f"'{name.strip('/')}'" for name in self.named]
         return " ".join([*self.messages, *words, *named])[:_LONGEST_SAID].replace("\\", "")
 
     @property

@@ -54,6 +54,10 @@ _MISSING = re.compile(
     r"(?P<a>[a-z_]*reason[a-z_]*)[`'\" ].{0,80}(?:passed back|missing|required)"
     r"|missing [`'\"]?(?P<b>[a-z_]*reason[a-z_]*)"
 )
+_NO_CONTENT = re.compile(
+    r"\bcontent\b.{0,40}(?:field required|is required|is missing|must be a string|got null"
+    r"|valid string|<nil>|not be (?:null|empty|none))|missing.{0,20}\bcontent\b"
+)
 _IMAGES = re.compile(r"\bimages?\b|image_url|input_image|multi-?modal|\bvision\b|mmproj")
 _BLIND = re.compile(
     r"support (?:the |any )?(?:image|vision|multi)"
@@ -65,14 +69,19 @@ _TOOLS = re.compile(
     r"(?:not|n.t|that) (?:support|have|enabl)\w* (?:for )?(?:tool|function)|tools? (?:is|are) not"
     r"|(?:tool|function)[ -](?:use|call\w*|choice)\b.{0,40}"
     r"(?:not (?:support|enabl|avail|allow)|unsupported|requires --)"
-    r"|\btools param|param\w*:? [`'\"]?tools\b|(?:^|\s)tools: extra"
+    r"|\btools param|(?:param\w*|arguments?)(?: supplied)?:? (?:\w+, )*[`'\"]?tools\b"
+    r"|(?:^|\s)tools: extra"
+)
+_REASONS = re.compile(
+    r"effort|summar|support (?:thinking|reasoning)|reasoning is (?:mandatory|required|not)"
+    r"|only works in thinking mode"
 )
 _NINE = re.compile(r"tool.?call.? id.{0,80}length of 9")
 _ID_FORM = re.compile(r"(?:tool_use|call|tool_call).{0,40}\bid\b.{0,60}pattern")
 _ORDER = re.compile(r"role '?\"?user'?\"? after role '?\"?tool|roles must alternate")
 _ROLE = re.compile(
     r"role.{0,40}\b(system|developer)\b|\b(system|developer)\b.{0,20}(?:role|message|instruction)"
-    r"|roles must alternate"
+    r"|roles must alternate|only user\b.{0,20} roles"
 )
 _NEVER_LEFT_OUT = frozenset({"type", "properties", "items", "required", "description"})
 """Keywords without which a schema says nothing."""
@@ -141,7 +150,9 @@ def find_remedy(
 ) -> Remedy | None:
     """Return what to change after `error`, where `members` are those of the refused body other than
     the conversation; None if the server's words name no cause that can be left out."""
-    refusal = _Refusal(error.said.lower(), traits, members, request)
+    refusal = _Refusal(_plain_words(error.said), traits, members, request)
+    if remedy := _cache_marks(refusal):
+        return remedy
     if error.kind in _ACCOUNT:
         return None
     # Gateways report this under any status.
@@ -153,6 +164,15 @@ def find_remedy(
         return _output_cap(refusal)
     found = (rule(refusal) for rule in _RULES)
     return next((remedy for remedy in found if remedy is not None), None)
+
+
+def _plain_words(said: str) -> str:
+    """Return what a server says in lower case, with the names that it writes in camel case also as
+    members are called here, and with bounds that are within the range."""
+    camel = re.findall(r"\b[a-z]+[A-Z]\w*", said)
+    names = (re.sub(r"(?=[A-Z])", "_", name) for name in camel)
+    said = re.sub(r"(\d+) \(exclusive\)", lambda bound: str(int(bound[1]) - 1), said)
+    return " ".join([said, *names]).lower()
 
 
 def _opaque_reasoning(refusal: _Refusal) -> Remedy | None:
@@ -172,13 +192,18 @@ def _signature(refusal: _Refusal) -> Remedy | None:
     return Remedy("thought_signature", told, {"stand_in": _GEMINI_STAND_IN})
 
 
-def _required_reasoning(refusal: _Refusal) -> Remedy | None:
+def _required_member(refusal: _Refusal) -> Remedy | None:
     missing = _MISSING.search(refusal.words)
     name = missing and (missing["a"] or missing["b"])
+    # Some take an empty text for a missing one, but not a blank.
+    value = " "
+    if not name and _NO_CONTENT.search(refusal.words):
+        messages = refusal.request.messages
+        is_sent = any(m.tool_calls and not m.content for m in messages)
+        name, value = ("content" if is_sent else ""), ""
     if not name or name in refusal.members or name.endswith("effort"):
         return None
-    # Some take an empty text for a missing one, but not a blank.
-    filled = {**refusal.traits.filled, name: " "}
+    filled = {**refusal.traits.filled, name: value}
     told = f"each message of the model has {name} from now on, as the server requires"
     return Remedy(f"filled {name}", told, {"filled": filled})
 
@@ -250,8 +275,10 @@ def _effort(refusal: _Refusal) -> Remedy | None:
     if kind == "adaptive" and re.search(r"adaptive.{0,40}not|expected.{0,40}enabled", words):
         told = "how much the model thinks is told by a number of tokens"
         return Remedy("thinking budget", told, {"efforts": BUDGETS, "always": {}})
-    if not tellers or not (named or re.search("effort|summar", words) or usable):
+    if not tellers or not (named or usable or _REASONS.search(words)):
         return None
+    if refusal.request.effort == "none" and not usable:
+        usable = [n for n in traits.efforts or ("low", "medium", "high") if n != "none"]
     if "summar" in words and "reasoning" in tellers:
         told = "what the model reasons is not shown to this account"
         shown = {n: {"reasoning": {"effort": n}} for n in traits.efforts or LEVELS}
@@ -319,7 +346,8 @@ def _images(refusal: _Refusal) -> Remedy | None:
 
 
 def _cache_marks(refusal: _Refusal) -> Remedy | None:
-    if not refusal.names("cache_control") or not refusal.traits.cache_marks:
+    named = refusal.names("cache_control") or "prompt caching" in refusal.words
+    if not named or not refusal.traits.cache_marks:
         return None
     return Remedy("cache_control", "nothing is marked to be cached", {"cache_marks": False})
 
@@ -420,14 +448,13 @@ def _member(refusal: _Refusal) -> Remedy | None:
 
 _RULES: tuple[Callable[[_Refusal], Remedy | None], ...] = (
     _signature,
-    _required_reasoning,
+    _required_member,
     _ids,
     _order,
     _images,
     _output_cap,
     _forced_tools,
     _effort,
-    _cache_marks,
     _tools,
     _member,
     _system_role,

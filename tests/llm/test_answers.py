@@ -153,10 +153,42 @@ def _of(status: int, words: str, **more: object) -> LLMError:
         (500, "the request exceeds the available context size, try increasing it"),
         (400, "prompt too long; exceeded max context length by 9 tokens"),
         (429, "Request too large for gpt-x on tokens per minute (TPM): Limit 8, Requested 9"),
+        (429, "Extra usage is required for long context requests."),
+        (400, "Cannot truncate prompt with n_keep (15028) >= n_ctx (7424)"),
+        (400, "number of input tokens (167594) has exceeded max_prompt_tokens (163840) limit."),
+        (400, "Input Tokens Exceeded: Number of input tokens exceeds maximum length."),
+        (400, "Input token length too long"),
+        (400, "Total tokens of image and text exceed max message tokens."),
+        (400, "Input length 137000 exceeds the maximum length 131072."),
+        (400, "length of prompt_tokens (33000) must be less than max_seq_len (32768)."),
+        (400, "The provided prompt is 5000 tokens long, so generating 4096 tokens is not possible"),
+        (400, "the number of input tokens 5000 cannot exceed the total tokens limit 4096"),
+        (400, "Prompt length 9000 is greater than max_seq_len 8192"),
+        (400, "Number of prompt tokens: 9000 exceeds model max length: 8192"),
+        (400, "the total message token length exceed model limit"),
+        (400, "This model's max tokens is 16384, but the input has 20000 tokens"),
+        (400, "Invalid 'messages[5].content': string too long."),
+        (400, "输入内容过长"),
+        (400, "token数量超过上限"),
     ],
 )  # fmt: skip
 def test_a_prompt_that_is_too_long_is_known_in_the_words_of_every_provider(status, words):
     assert _of(status, words).kind is LLMErrorKind.CONTEXT_OVERFLOW
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "messages.1.content.0.image.source.base64: image exceeds 5 MB maximum: 6 MB > 5 MB",
+        "Invalid 'input[3].call_id': string too long. Expected a string with maximum length 64",
+        "Invalid 'tools[3].function.description': string too long.",
+        "max_tokens is too large: 64000. This model supports at most 4096 completion tokens",
+        "stop: too many stop sequences",
+        "the input contains more than one system message",
+    ],
+)
+def test_something_else_that_is_too_long_is_no_long_prompt(words):
+    assert _of(400, words).kind is LLMErrorKind.BAD_REQUEST
 
 
 def test_a_refusal_without_a_word_may_be_a_prompt_that_is_too_long():

@@ -58,7 +58,7 @@ def request(wire: SDKProtocol, **changes: object) -> Request:
     messages = [
         Message.system_message("Be brief."),
         Message.user_message("look", [PICTURE]),
-        Message.from_tool_calls([call], "so", data),
+        Message.from_tool_calls([call], "", data),
         Message.tool_message("ok", "call_1", image_urls=[PICTURE]),
     ]
     whole = Request(
@@ -117,6 +117,14 @@ UNAFFORDABLE = (
 NO_TOOLS_HERE = (
     'No endpoints found that support tool use. Try disabling "question". To learn more about '
     "provider routing, visit: https://openrouter.ai/docs/guides/routing/provider-selection"
+)
+EXCLUSIVE = (
+    "Unable to submit request because it has a maxOutputTokens value of 64000 but the supported "
+    "range is from 1 (inclusive) to 8193 (exclusive). Update the value and try again."
+)
+NO_CACHING = (
+    "You invoked an unsupported model or your request did not allow prompt caching. See the "
+    "documentation for more information."
 )
 ONLY_RESPONSES = (
     "Function tools with reasoning_effort are not supported for gpt-5.6 in /v1/chat/completions. "
@@ -219,6 +227,7 @@ REFUSALS = [
     (CHAT, 400, "Invalid max_tokens value, the valid range of max_tokens is [1, 8192]", "most output", {"most_output_tokens": 8_192}),  # we0-dev/we0#56
     (CHAT, 400, DASHSCOPE + "Range of max_tokens should be [1, 8192]", "most output", {"most_output_tokens": 8_192}),  # open-webui/open-webui#10507
     (CHAT, 400, LESS, "most output", {"most_output_tokens": 40_960}),  # Alishahryar1/free-claude-code#955
+    (CHAT, 400, EXCLUSIVE, "most output", {"most_output_tokens": 8_192}),  # Vertex AI; "exclusive" is one more than fits
     # How much to reason
     (CHAT, 400, "Unrecognized request argument supplied: reasoning_effort", "effort", {"efforts": {}}),  # formulahendry/wechat-acp#16
     (CHAT, 400, EFFORT_NONE, "effort minimal low medium", {"efforts": {"minimal": {"reasoning_effort": "minimal"}, "low": {"reasoning_effort": "low"}, "medium": {"reasoning_effort": "medium"}}}),  # Kilo-Org/cloud#3807
@@ -231,6 +240,9 @@ REFUSALS = [
     (CLAUDE, 400, "Only 'enabled' and 'disabled' are supported for thinking; 'adaptive' is not supported.", "thinking budget", {"efforts": BUDGETS}),  # anthropics/claude-code#29531
     (CLAUDE, 400, "The model returned the following errors: output_config: Extra inputs are not permitted", "effort", {"efforts": {}}),  # BerriAI/litellm#13609
     (CLAUDE, 400, "thinking.adaptive.display: Extra inputs are not permitted", "display", {"always": {"thinking": {"type": "adaptive"}}}),  # anthropics/anthropic-sdk-python types/thinking_config_adaptive_param.py
+    (CHAT, 400, '"granite4:3b" does not support thinking', "effort", {"efforts": {}}),  # NousResearch/hermes-agent#108070
+    (CHAT, 400, "Model grok-4 does not support parameter reasoningEffort.", "effort", {"efforts": {}}),  # xAI, whose words are of another API
+    (CHAT, 400, {"errors": [{"instance": "/reasoning_effort", "error": "additional property not allowed"}]}, "effort", {"efforts": {}}),  # a pointer into the body, RFC 6901
     # Sampling and other members of the body
     (CHAT, 400, ONLY_ONE, "temperature", {"unwanted": ["temperature"]}),  # QwenLM/qwen-code#921
     (CHAT, 400, LITELLM, "temperature", {"unwanted": ["temperature"]}),  # chatboxai/chatbox#2627
@@ -264,6 +276,9 @@ REFUSALS = [
     (CHAT, 400, GROQ, "returned reasoning_content", {"not_returned": ["reasoning_content"]}),  # SimonSchubert/Kai#265
     (CHAT, 422, mistral("messages.2.assistant.reasoning_content"), "returned reasoning_content", {}),  # BerriAI/litellm#30835
     (CHAT, 400, "Unknown parameter: 'messages[2].reasoning_content'.", "returned reasoning_content", {}),  # openai/openai-python types/chat
+    (CHAT, 400, "invalid message content type: <nil>", "filled content", {"filled": {"content": ""}}),  # pydantic/pydantic-ai#5206
+    (CHAT, 400, "Invalid value for 'content': expected a string, got null.", "filled content", {}),  # docker/docker-agent#63
+    (CHAT, 422, {"detail": [{"type": "missing", "loc": ["body", "messages", 2, "content"], "msg": "Field required"}]}, "filled content", {}),  # lmstudio-ai/lmstudio-bug-tracker#261
     # Images
     (CHAT, 400, NO_VARIANT, "images", {"images": "none"}),  # rikkahub/rikkahub#1433
     (CHAT, 400, "Model do not support image input. Request id: 021788884720158619b169", "images", {"images": "none"}),  # anomalyco/opencode#47994
@@ -281,6 +296,7 @@ REFUSALS = [
     (CHAT, 500, "tools param requires --jinja flag", "tools", {}),  # defilantech/LLMKube#126
     (CHAT, 500, "Unsupported param: tools", "tools", {}),  # ggml-org/llama.cpp#10920
     (CHAT, 400, NO_AUTO, "tools", {}),  # ogx-ai/ogx#1185
+    (CHAT, 400, "Unrecognized request arguments supplied: tool_choice, tools", "tools", {}),  # Azure, of several members
     (CHAT, 400, mistral("tools"), "tools", {}),  # partITech/php-mistral#76
     (CHAT, 400, UNKNOWN_IN_SCHEMA, "schema propertyNames", {"unwanted_keywords": ["propertyNames"]}),  # openclaw/openclaw#14499
     (CHAT, 400, "Failed to initialize samplers: failed to parse grammar", "simple schema", {}),  # ggml-org/llama.cpp#26596
@@ -294,6 +310,8 @@ REFUSALS = [
     (CHAT, 400, "Only user, assistant and tool roles are supported, got system.", "instructions as user", {}),  # anomalyco/opencode#5034
     (CHAT, 400, "Developer instruction is not enabled for models/gemma-3-27b-it", "instructions as user", {}),  # 0xPlaygrounds/rig#788
     (CLAUDE, 400, "system.1.cache_control.ephemeral.scope: Extra inputs are not permitted", "cache_control", {"cache_marks": False}),  # caozhiyuan/copilot-api#145
+    (CHAT, 500, "Only user and assistant roles are supported!", "instructions as user", {}),  # chat templates of Mistral's models
+    (CLAUDE, 403, NO_CACHING, "cache_control", {"cache_marks": False}),  # posit-dev/positron#12142
     (CLAUDE, 400, "A maximum of 4 blocks with cache_control may be provided. Found 5.", "cache_control", {}),  # Wei-Shaw/sub2api#176
 ]  # fmt: skip
 
@@ -410,6 +428,19 @@ def test_a_model_that_can_not_be_made_to_call_is_asked_to(wire, said):
     found = remedy(wire, 400, said, tool_choice=ToolChoice.REQUIRED)
     assert found is not None
     assert (found.cause, found.changes) == ("tool_choice", {"forced_tools": False})
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Reasoning is mandatory for this endpoint and cannot be disabled.",
+        "Budget 0 is invalid. This model only works in thinking mode.",  # vercel/ai#8027
+    ],
+)
+def test_a_model_that_always_reasons_is_asked_for_the_least(said):
+    found = remedy(CHAT, 400, said, effort="none")
+    assert found is not None
+    assert Traits().with_changes(found.changes).effort("none", {}) == {"reasoning_effort": "low"}
 
 
 def test_budgets_give_way_to_efforts():

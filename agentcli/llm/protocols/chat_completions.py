@@ -55,6 +55,8 @@ _ONLY_ANSWERED = ("annotations", "audio")
 _REASONING = re.compile("reason|think|thought")
 _END_OF_THOUGHT = re.compile(r"</(?:\w+:)?think(?:ing)?>|\[/THINK\]|<channel\|>")
 _NO_PARTS: list[dict[str, Any]] = []
+_TEXT, _IMAGE = b'{"type":"text","text":', b'{"type":"image_url"'
+"""How content blocks begin."""
 _BETWEEN = dump({"role": "assistant", "content": "Understood."})
 """What stands between a tool's result and the user where one may not follow the other."""
 
@@ -91,7 +93,12 @@ class ChatCompletions(OpenAIProtocol):
         return {"type": "function", "function": function}
 
     def _user(self, blocks: bytes, *, after_tool: bool) -> bytes:
-        message = b'{"role":"user","content":[' + blocks + b"]}"
+        content = b"[" + blocks + b"]"
+        if _IMAGE not in blocks:
+            # Many servers take nothing but a string.
+            content = blocks.removeprefix(_TEXT).removesuffix(b"}")
+            content = content.replace(b'"},' + _TEXT + b'"', rb"\n\n")
+        message = b'{"role":"user","content":' + content + b"}"
         if after_tool and not self.traits.user_after_tool:
             return _BETWEEN + b"," + message
         return message
@@ -116,7 +123,8 @@ class ChatCompletions(OpenAIProtocol):
         if (data := self._own_data(message)) is not None:
             merge(kept, data.items[0])
         beside = kept.pop("tool_calls", _NO_PARTS)
-        item: dict[str, Any] = {"role": "assistant", "content": message.content or None}
+        content = message.content or self.traits.filled.get("content")
+        item: dict[str, Any] = {"role": "assistant", "content": content}
         if message.tool_calls:
             calls: list[dict[str, Any]] = [
                 {

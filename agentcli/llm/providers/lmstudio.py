@@ -1,10 +1,12 @@
 """LM Studio on this machine.
 
-Source: lmstudio.ai/docs, the REST API v0.
+Older ones refuse null as what a model said. Sources: lmstudio.ai/docs, the REST API v0;
+lmstudio-ai/lmstudio-bug-tracker#261.
 """
 
 from agentcli.llm.probing import Facts, Get, entries, entry_of, size
 from agentcli.llm.provider import Provider
+from agentcli.llm.traits import Traits
 
 
 def ask(get: Get, model: str) -> Facts | None:
@@ -31,5 +33,6 @@ PROVIDER = Provider(
     base_url="http://127.0.0.1:1234/v1",
     ask=ask,
     start="lms server start",
+    traits=Traits(filled={"content": ""}),
     rank=7,
 )

@@ -1,7 +1,8 @@
 """Ollama on this machine.
 
-It ignores `tool_choice`. The window is known once a model is in memory. Sources: openai/openai.go,
-envconfig/config.go and docs/api.md of ollama/ollama.
+It ignores `tool_choice`, and refuses null as what a model said. The window is known once a model
+is in memory. Sources: openai/openai.go, envconfig/config.go and docs/api.md of ollama/ollama;
+pydantic/pydantic-ai#5206.
 """
 
 from urllib.parse import urlsplit
@@ -41,6 +42,8 @@ PROVIDER = Provider(
     address_env={"OLLAMA_HOST": address},
     ask=ask,
     start="ollama serve",
-    traits=Traits(efforts=levels("none low medium high max"), forced_tools=False),
+    traits=Traits(
+        efforts=levels("none low medium high max"), forced_tools=False, filled={"content": ""}
+    ),
     rank=6,
 )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ..chat_answer import Style
 from ..checks import boolean, integer, mapping, nullable, number, string
-from .provider import Asked, Provider, Rule, nested_error, too_long
+from .provider import Asked, Finds, Provider, Rule, nested_error, too_long
 
 _SAMPLING = {"top_k": integer(0), "min_p": number(0, 1), "repeat_penalty": number(0, 10)}
 
@@ -25,6 +25,14 @@ def _without_tools(asked: Asked) -> Iterator[str]:
         yield f"registry.ollama.ai/library/{asked.body['model']} does not support tools"
 
 
+def _null_content(says: str) -> Finds:
+    def find(asked: Asked) -> Iterator[str]:
+        if any(reply.get("content") is None for _, reply in asked.replies):
+            yield says
+
+    return find
+
+
 _OLLAMA = Provider(
     takes_in_replies={"reasoning": nullable(string)},
     ignores_unknown=True,
@@ -32,6 +40,10 @@ _OLLAMA = Provider(
     rules=(
         # A name that is only here: which models have a template for tools, the server looks up.
         Rule(_without_tools, "https://github.com/ollama/ollama/issues/6027", models="no-tools"),
+        Rule(
+            _null_content("invalid message content type: <nil>"),
+            "https://github.com/pydantic/pydantic-ai/issues/5206",
+        ),
     ),
     # https://github.com/open-webui/computer/issues/224: 0 for every call.
     style=Style(reasoning="reasoning", index="zero", whole_calls=True),
@@ -133,6 +145,14 @@ _SGLANG = Provider(
 
 _LMSTUDIO = Provider(
     takes=_SAMPLING,
+    rules=(
+        Rule(
+            _null_content(
+                "Invalid 'content': 'content' field must be a string or an array of objects."
+            ),
+            "https://github.com/lmstudio-ai/lmstudio-bug-tracker/issues/261",
+        ),
+    ),
     takes_in_replies={"reasoning_content": nullable(string), "reasoning": nullable(string)},
     ignores_unknown=True,
     keyless=True,

@@ -50,6 +50,15 @@ def _no_images(asked: Asked) -> Iterator[str]:
             )
 
 
+def _parts(asked: Asked) -> Iterator[str]:
+    for n, message in enumerate(asked.messages):
+        if isinstance(message.get("content"), list):
+            yield (
+                "Failed to deserialize the JSON body into the target type: "
+                f"messages[{n}]: invalid type: sequence, expected a string at line 1 column 65"
+            )
+
+
 _DEEPSEEK = Provider(
     path="",
     messages_path="/anthropic",
@@ -57,6 +66,12 @@ _DEEPSEEK = Provider(
     takes_in_replies=_REASONED,
     ignores_unknown=True,
     rules=(
+        Rule(
+            _parts,
+            "https://github.com/QwenLM/qwen-code/issues/1779",
+            models="^(?!.*vision)",
+            kind="invalid_request_error",
+        ),
         Rule(
             _no_images,
             "https://github.com/rikkahub/rikkahub/issues/1433",
