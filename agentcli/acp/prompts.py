@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -64,8 +64,11 @@ class Prompt:
         return "\n\n".join(filter(None, parts))
 
 
-def read_prompt(blocks: Sequence[Block], workspace: Path) -> Prompt:
-    """Make a prompt of the editor's blocks. Raises UsageError for what no model can be shown."""
+def read_prompt(
+    blocks: Sequence[Block], workspace: Path, objection: Callable[[Path], str]
+) -> Prompt:
+    """Make a prompt of the editor's blocks. `objection` says why a file may not be read. Raises
+    UsageError for that, and for what no model can be shown."""
     typed: list[str] = []
     resources: list[Resource] = []
     images: list[str] = []
@@ -74,7 +77,7 @@ def read_prompt(blocks: Sequence[Block], workspace: Path) -> Prompt:
             case TextContentBlock(text=text):
                 typed.append(text)
             case ImageContentBlock():
-                images.append(_image(block))
+                images.append(_image(block, objection))
             case ResourceContentBlock(uri=uri, name=name):
                 typed.append(_named(uri, name, workspace))
             case EmbeddedResourceContentBlock(resource=TextResourceContents(uri=uri, text=text)):
@@ -103,11 +106,11 @@ def _named(uri: str, name: str, workspace: Path) -> str:
     return f"@{shown}{lines}"
 
 
-def _image(block: ImageContentBlock) -> str:
+def _image(block: ImageContentBlock, objection: Callable[[Path], str]) -> str:
     parts = urlsplit(block.uri or "")
     if block.data or parts.scheme != "file":
         return _of_bytes(block.data, block.uri or "the image")
-    return attached([Path(unquote(parts.path))])[0]
+    return attached([Path(unquote(parts.path))], objection)[0]
 
 
 def _of_bytes(data: str, name: str) -> str:

@@ -121,7 +121,7 @@ class EditorSession:
 
     def prompt(self, blocks: Sequence[Block]) -> StopReason:
         """Work on a prompt, and return why the turn ended. Raises RequestError if it failed."""
-        said = read_prompt(blocks, self._place.workspace)
+        said = read_prompt(blocks, self._place.workspace, self.builder.why_unread)
         try:
             if self._commands.run(said):
                 return "end_turn"

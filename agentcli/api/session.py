@@ -129,7 +129,7 @@ class Session:
             raise UsageError(f"a message is text, and this is {message!r}")
         if isinstance(images, (str, Path)):
             raise UsageError("images is a list of files", hint=f"write [{str(images)!r}]")
-        urls = attached([Path(image) for image in images])
+        urls = attached([Path(image) for image in images], self._opened.policy.why_unread)
         if not message.strip() and not urls:
             raise UsageError("the message is empty")
         self._opened.say(message, urls, message, self._required)

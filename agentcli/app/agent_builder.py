@@ -29,7 +29,7 @@ from agentcli.app.delegation.lazy_children import LazyChildren
 from agentcli.app.hooks import NO_PROJECT_HOOKS, ProjectHooks, session_hooks
 from agentcli.app.open_session import OpenSession, close_session
 from agentcli.app.policy.parts import PolicyParts
-from agentcli.app.policy.session_policy import SessionPolicy, check_rules
+from agentcli.app.policy.session_policy import SessionPolicy, check_rules, why_unread
 from agentcli.app.resume import (
     change_messages,
     end_survivors,
@@ -127,6 +127,10 @@ class AgentBuilder:
     @property
     def home(self) -> Path:
         return state_home(self.environ)
+
+    def why_unread(self, path: Path) -> str:
+        """Return which of the user's rules denies reading a resolved path; "" if none does."""
+        return why_unread(self.settings, self.environ, self.workspace, path)
 
     def registry(self, redactor: Redactor | None = None) -> Providers:
         """Return the providers; `redactor` learns each key that will be used."""
@@ -315,7 +319,8 @@ class AgentBuilder:
         parts = PolicyParts(*of_session, self.settings.agent, side_models.judge)
         policy, checkpointer = self._policy_and_checkpointer(parts, agents)
         context.judge_url = policy.judge_url
-        known = knowledge.build_knowledge(containment, notes)
+        context.files.obey(policy.why_unread)
+        known = knowledge.build_knowledge(containment, notes, context.files.why_unreadable)
         ways = (self.make_approver, self._for_child)
         parent = Parent(*ways, session, containment, policy, limits, level)
         hooks = session_hooks(containment, self.project_hooks)

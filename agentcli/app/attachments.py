@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from agentcli.errors import UsageError
@@ -12,10 +12,13 @@ from agentcli.files.scaling import fit_message_images
 from agentcli.llm.image_limits import image_limits
 
 
-def attached(images: Sequence[Path]) -> tuple[str, ...]:
-    """Return image files as data URLs. Raises UsageError for one that no model would accept."""
+def attached(images: Sequence[Path], objection: Callable[[Path], str]) -> tuple[str, ...]:
+    """Return image files as data URLs. Raises UsageError for one that no model would accept, or if
+    `objection` says why the file at its resolved path may not be read."""
     urls = []
     for path in images:
+        if why := objection(path.resolve()):
+            raise UsageError(f"{display_path(path)} may not be read: {why}")
         try:
             urls.append(file_url(path))
         except ImageFault as fault:

@@ -71,8 +71,11 @@ def project_of(workspace: Path, user_home: Path) -> Path:
     return data.parent if data.name == ".git" else data
 
 
-def build_knowledge(containment: Containment, notes: Notes | None) -> Knowledge:
-    """Build the knowledge of the session whose commands run in `containment`."""
+def build_knowledge(
+    containment: Containment, notes: Notes | None, objection: Callable[[Path], str]
+) -> Knowledge:
+    """Build the knowledge of the session whose commands run in `containment`. `objection` says why
+    a resolved path may not be read unasked."""
     environ, settings = containment.environ, containment.settings.knowledge
     window_tokens = containment.settings.model.context_tokens
 
@@ -90,6 +93,7 @@ def build_knowledge(containment: Containment, notes: Notes | None) -> Knowledge:
         skill_folders(settings, environ),
         # A byte for every other token of the window is about an eighth of it.
         min(MAX_BYTES, window_tokens // 2 or MAX_BYTES),
+        objection,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,8 +27,19 @@ class BoundedText:
     cut: bool
 
 
-def read_bounded(path: Path, limit: int, within: Path | None) -> BoundedText | None:
-    """Read the first `limit` bytes of a text file; None if there is no such file.
+def nothing_against(path: Path) -> str:
+    """Let every file be read."""
+    return ""
+
+
+def read_bounded(
+    path: Path,
+    limit: int,
+    within: Path | None,
+    objection: Callable[[Path], str] = nothing_against,
+) -> BoundedText | None:
+    """Read the first `limit` bytes of a text file; None if there is no such file. `objection` says
+    why a resolved path may not be read, in words that follow its name.
 
     Never waits (a FIFO is not a file) and never follows a symlink out of `within`, a resolved
     folder; with None, symlinks may lead anywhere. Invalid UTF-8 becomes U+FFFD. Raises
@@ -43,6 +55,8 @@ def read_bounded(path: Path, limit: int, within: Path | None) -> BoundedText | N
         raise UnreadableText(f"can't be read: {_reason(error)}") from error
     if within is not None and not real.is_relative_to(within):
         raise UnreadableText(f"is a link that leads outside {within}")
+    if why := objection(real):
+        raise UnreadableText(why)
     try:
         data, status = read_regular(real, limit)
     except (NotRegular, IsADirectoryError) as error:

@@ -1,4 +1,5 @@
-"""Decides what the file tools may touch: by the access scope, and never devices or processes."""
+"""Decides what may be read and written: by the access scope and the user's rules, and never devices
+or processes."""
 
 from __future__ import annotations
 
@@ -8,7 +9,8 @@ import re
 import stat
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Container, Iterator
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from threading import Lock
@@ -27,10 +29,18 @@ CLOCK_SLACK_NS = 1_000_000_000
 """File systems stamp changes with a clock that may be this far behind ours."""
 
 
+ReadingRules = Callable[[str, str, bool], str]
+"""Returns why the resolved path of a file may not be read by the tool of this name ("": whatever
+reads it), or "". With True, nobody is asked about this file, so what must be asked about may not be
+read either."""
+
+
 class Guard:
-    """Judges resolved paths. Without a scope, only devices and processes are off limits."""
+    """Judges resolved paths. Without a scope and `rules`, only devices and processes are off
+    limits."""
 
     def __init__(self, scope: AccessScope | None) -> None:
+        self.rules: ReadingRules | None = None
         self._scope = scope
         self._permitted: frozenset[Path] = frozenset()
         self._hidden_files: frozenset[tuple[int, int]] = frozenset()
@@ -47,21 +57,44 @@ class Guard:
             self._permitted = before
 
     def may_read(self, target: Path) -> bool:
+        return self._is_in_reach(target) and not self._objection(target)
+
+    def _is_in_reach(self, target: Path) -> bool:
         if _OF_THE_SYSTEM.fullmatch(str(target)):
             return False
         scope = self._scope
         return scope is None or target in self._permitted or scope.may_read(target)
 
-    def hidden_below(self, top: Path) -> frozenset[str]:
-        """Return the hidden paths below the resolved folder `top`. A walk that avoids them sees
-        nothing hidden, and need not check each file."""
+    def _objection(self, target: Path) -> str:
+        """Return why the rules forbid to read a file that exists; a new one may be written."""
+        why = self.rules(str(target), "", False) if self.rules is not None else ""
+        return why if why and os.path.lexists(target) else ""
+
+    def why_unreadable(self, target: Path) -> str:
+        """Return why a resolved path may not be read unasked, in words that follow its name; "" if
+        it may be, or does not exist."""
+        if not self._is_in_reach(target):
+            return "is hidden from the session"
+        with contextlib.suppress(OSError):
+            if self.is_hidden(target.stat()):
+                return "is a hard link to a file that may not be read"
+            why = self.rules(str(target), "", True) if self.rules is not None else ""
+            return f"may not be read: {why}" if why else ""
+        return ""
+
+    def unseen_below(self, top: Path, tool: str, *, unasked: bool) -> Container[str]:
+        """Return what a walk by `tool` below the resolved folder `top` must not see: hidden paths
+        and what rules deny. With `unasked`, also what must be asked about, as nobody is asked about
+        each file of a search. A walk that avoids these need not check each file."""
         hidden = (*_NEVER_SEARCHED, *(self._scope.hidden if self._scope else ()))
-        return frozenset(str(path) for path in hidden if path.is_relative_to(top))
+        below = frozenset(str(path) for path in hidden if path.is_relative_to(top))
+        return below if self.rules is None else _Unseen(below, self.rules, tool, unasked)
 
     def judge_reading(self, target: Path) -> None:
-        """Raise ToolError if the resolved `target` is hidden or belongs to the system."""
+        """Raise ToolError if the resolved `target` is hidden, belongs to the system or is denied
+        by a rule."""
         self.judge_name(target)
-        if not self.may_read(target):
+        if not self._is_in_reach(target):
             if self._scope is not None and self._scope.is_elsewhere(target):
                 raise ToolError(
                     f"{display_path(target)} may not be read: only the workspace and what is "
@@ -71,6 +104,11 @@ class Guard:
             raise ToolError(
                 f"{display_path(target)} may not be read: keys and passwords are kept there, or "
                 "agent's own files. Go on without it, or ask the user for what you need of it.",
+                error_id="hidden_path",
+            )
+        if why := self._objection(target):
+            raise ToolError(
+                f"{display_path(target)} may not be read: {why}. Go on without it.",
                 error_id="hidden_path",
             )
 
@@ -121,6 +159,19 @@ class Guard:
                 self._scanned_ns = time.time_ns()
                 self._hidden_files = frozenset(_linked_files(self._scope.hidden))
         return (info.st_dev, info.st_ino) in self._hidden_files
+
+
+@dataclass(frozen=True, slots=True)
+class _Unseen:
+    """Paths that a search does not see: `hidden` ones, and those that the rules keep from it."""
+
+    hidden: frozenset[str]
+    rules: ReadingRules
+    tool: str
+    unasked: bool
+
+    def __contains__(self, path: object) -> bool:
+        return path in self.hidden or bool(self.rules(str(path), self.tool, self.unasked))
 
 
 def _linked_files(hidden: tuple[Path, ...]) -> Iterator[tuple[int, int]]:

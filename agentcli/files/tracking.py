@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections import defaultdict, deque
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,7 +19,7 @@ from agentcli.events.observations import (
     FileWriteObservation,
 )
 from agentcli.files.access_scope import AccessScope
-from agentcli.files.guard import Guard
+from agentcli.files.guard import Guard, ReadingRules
 from agentcli.files.names import display_path, in_outputs, output_name, parse_path, size_text
 from agentcli.files.opening import Entry, list_folder, open_file, replace_file
 from agentcli.files.text import (
@@ -83,10 +83,19 @@ class FileTracker:
         approved, within a `with` block. The agent's own files stay off limits."""
         return self._guard.permitting(path)
 
-    def hidden_below(self, top: Path) -> frozenset[str]:
-        """Return the resolved paths at or below the resolved folder `top` that must not be
-        listed."""
-        return self._guard.hidden_below(top)
+    def obey(self, rules: ReadingRules) -> None:
+        """Keep to the user's rules about what may be read."""
+        self._guard.rules = rules
+
+    def unseen_below(self, top: Path, tool: str = "", *, unasked: bool = False) -> Container[str]:
+        """Return the resolved paths at or below the resolved folder `top` that a search by `tool`
+        must not see; with `unasked`, also what the user would have to be asked about."""
+        return self._guard.unseen_below(top, tool, unasked=unasked)
+
+    def why_unreadable(self, target: Path) -> str:
+        """Return why a resolved path may not be read unasked, in words that follow its name; "" if
+        it may be."""
+        return self._guard.why_unreadable(target)
 
     def require_readable(self, path: Path) -> Path:
         """Return the resolved target of `path`, existing or not. Raises ToolError if it names or

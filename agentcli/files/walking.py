@@ -10,7 +10,7 @@ import contextlib
 import itertools
 import os
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -50,22 +50,22 @@ class Folder:
     entries: list[os.DirEntry[str]]
     _place: str
     _rules: tuple[_Rules, ...]
-    _hidden: Collection[str]
+    _unseen: Container[str]
 
     def leaves_out(self, name: str, is_folder: bool) -> bool:
-        """Return whether an entry is ignored or hidden."""
+        """Return whether an entry is ignored or must not be seen."""
         path = self._place + name
         return (
             name == NEVER_SEARCHED
-            or path in self._hidden
             or _is_ignored(path, is_folder, self._rules)
+            or path in self._unseen
         )
 
 
-def walk(top: Path, hidden: Collection[str] = ()) -> Iterator[WalkedEntry]:
+def walk(top: Path, unseen: Container[str] = ()) -> Iterator[WalkedEntry]:
     """Yield the files and folders below `top`, as `folders` finds them: first all entries of a
     folder by name, then those of its subfolders."""
-    for folder in folders(top, hidden):
+    for folder in folders(top, unseen):
         for entry in folder.entries:
             is_folder = entry.is_dir(follow_symlinks=False)
             if not folder.leaves_out(entry.name, is_folder):
@@ -73,15 +73,15 @@ def walk(top: Path, hidden: Collection[str] = ()) -> Iterator[WalkedEntry]:
                 yield WalkedEntry(folder.path + entry.name, is_folder, is_file)
 
 
-def folders(top: Path, hidden: Collection[str] = ()) -> Iterator[Folder]:
+def folders(top: Path, unseen: Container[str] = ()) -> Iterator[Folder]:
     """Yield the resolved folder `top` and the folders below it.
 
-    Ignored folders, `.git` and the resolved paths in `hidden` are not entered; names with a leading
+    Ignored folders, `.git` and the resolved paths in `unseen` are not entered; names with a leading
     dot are. Symlinks are not followed, even if one replaces a folder meanwhile. If `top` itself is
     ignored, the caller asked for it by name, and only ignore files below it count.
     """
     base = f"{top}/".replace("//", "/")
-    waiting = [("", _rules_above(top))] if str(top) not in hidden else []
+    waiting = [("", _rules_above(top))] if str(top) not in unseen else []
     while waiting:
         path, rules = waiting.pop()
         # A folder that can't be opened, vanished or became a symlink has nothing to show.
@@ -89,7 +89,7 @@ def folders(top: Path, hidden: Collection[str] = ()) -> Iterator[Folder]:
             with os.scandir(handle) as scan:
                 entries = sorted(scan, key=lambda entry: entry.name)
             rules = _with_rules_of(handle, top / path, rules, {entry.name for entry in entries})
-            folder = Folder(path, entries, base + path, rules, hidden)
+            folder = Folder(path, entries, base + path, rules, unseen)
             inner = [
                 (f"{path}{entry.name}/", rules)
                 for entry in entries
@@ -311,7 +311,7 @@ def _no_such_file(files: FileTracker, path: Path) -> ToolError:
     top = files.workspace.resolve()
     elsewhere = (
         files.workspace / found.path
-        for found in itertools.islice(walk(top, files.hidden_below(top)), 20_000)
+        for found in itertools.islice(walk(top, files.unseen_below(top)), 20_000)
         if found.path.rpartition("/")[2] == path.name
     )
     near += [other for other in itertools.islice(elsewhere, 3) if other not in near]

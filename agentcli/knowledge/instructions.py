@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from agentcli.files.bounded_files import UnreadableText, read_bounded
+from agentcli.files.bounded_files import UnreadableText, nothing_against, read_bounded
 from agentcli.knowledge.outline import condensed_instructions
 from agentcli.knowledge.workspace_facts import ascii_safe
 
@@ -55,10 +55,12 @@ def find_instructions(
     user_folder: Path | None,
     more_names: Sequence[str] = (),
     most_bytes: int = MAX_BYTES,
+    objection: Callable[[Path], str] = nothing_against,
 ) -> Instructions:
     """Return the instruction files of `workspace`, a resolved folder, and of `user_folder`.
 
-    `more_names` are further files at the root of the repository. If not all fit, the user's own
+    `more_names` are further files at the root of the repository; `objection` says why one of the
+    repository may not be read. If not all fit, the user's own
     files have priority, then the files nearest to `workspace`; a file that does not fit is cut at
     the end of a line.
     """
@@ -71,7 +73,10 @@ def find_instructions(
     for number, (candidates, within) in sorted(
         enumerate(wanted), key=lambda item: (item[1][1] is not None, -item[0])
     ):
-        file = _first_of(candidates, within, (room, most_bytes), known, found.notices, root)
+        objects = nothing_against if within is None else objection
+        file = _first_of(
+            candidates, within, (room, most_bytes), known, found.notices, root, objects
+        )
         if file is not None:
             room -= len(file.text.encode())
             taken[number] = file
@@ -101,12 +106,13 @@ def _first_of(
     known: set[Path],
     notices: list[str],
     root: Path,
+    objection: Callable[[Path], str],
 ) -> InstructionFile | None:
     room, most_bytes = left_of_all
     for path in candidates:
         shown = shown_path(path, root)
         try:
-            read = read_bounded(path, max(room, 1), within)
+            read = read_bounded(path, max(room, 1), within, objection)
         except UnreadableText as why:
             notices.append(f"{shown} {why}; it is left out")
             continue

@@ -18,6 +18,7 @@ from agentcli.events.actions import MessageAction, RecallAction, RewindAction
 from agentcli.events.live import live, newest_first
 from agentcli.events.observations import RecallObservation
 from agentcli.events.progress import Notice
+from agentcli.files.bounded_files import nothing_against
 from agentcli.files.names import PROJECT_SKILL_FOLDERS, first_names
 from agentcli.knowledge.instructions import (
     MAX_BYTES,
@@ -122,6 +123,8 @@ class Knowledge:
     skill_folders: Sequence[Path] = ()
     most_bytes: int = MAX_BYTES
     """Most bytes of all instruction files together."""
+    objection: Callable[[Path], str] = nothing_against
+    """Says why a file of the project may not be read."""
     _facts: WorkspaceFacts | None = field(default=None, init=False)
     _skills: Skills | None = field(default=None, init=False)
     _file_notices: list[str] = field(default_factory=list, init=False)
@@ -190,7 +193,7 @@ class Knowledge:
     def _known_skills(self) -> Skills:
         if self._skills is None:
             self._skills = read_skills(
-                self.workspace, self.settings, self.skill_folders, self.trusted
+                self.workspace, self.settings, self.skill_folders, self.trusted, self.objection
             )
         return self._skills
 
@@ -201,7 +204,9 @@ class Knowledge:
         found = Instructions()
         if self.settings.instructions:
             more = self.settings.more_files
-            found = find_instructions(self.workspace, self.user_folder, more, self.most_bytes)
+            found = find_instructions(
+                self.workspace, self.user_folder, more, self.most_bytes, self.objection
+            )
         self._file_notices = found.notices
         of_user = [file for file in found.files if file.of_user]
         of_project = [file for file in found.files if not file.of_user]
@@ -253,6 +258,7 @@ def read_skills(
     settings: KnowledgeSettings,
     skill_folders: Sequence[Path],
     trusted: Callable[[Path], bool],
+    objection: Callable[[Path], str] = nothing_against,
 ) -> Skills:
     """Return the skills that a session in `workspace` knows; for the arguments see Knowledge."""
     if not settings.skills:
@@ -267,6 +273,7 @@ def read_skills(
         ],
         settings.disabled_microagents,
         trusted,
+        objection,
     )
     if not settings.repo_microagents:
         skills.found = [skill for skill in skills.found if skill.kind != "repo"]

@@ -16,7 +16,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Literal
 
-from agentcli.files.bounded_files import UnreadableText, read_bounded
+from agentcli.files.bounded_files import UnreadableText, nothing_against, read_bounded
 from agentcli.knowledge.definition_files import split_arguments
 from agentcli.knowledge.front_matter import FrontMatter, parse
 from agentcli.knowledge.instructions import shown_path
@@ -124,11 +124,13 @@ def load_skills(
     project_folders: Sequence[tuple[Path, Path]],
     disabled: Collection[str] = (),
     trusted: Callable[[Path], bool] = lambda folder: True,
+    objection: Callable[[Path], str] = nothing_against,
 ) -> Skills:
     """Return the skills below these folders. Of several with one name the first wins, so that a
     project can't replace a skill of the user. Each project folder comes with the folder that links
     in it must stay inside. A damaged skill is left out with a notice, and so is one with scripts
-    if its project's folder is not `trusted`."""
+    if its project's folder is not `trusted`. `objection` says why a project's file may not be
+    read."""
     skills = Skills()
     known = {name.casefold() for name in disabled}
     seen: set[Path] = set()
@@ -150,7 +152,8 @@ def load_skills(
                 )
                 continue
             try:
-                skill = _read(path, within, seen)
+                against = nothing_against if within is None else objection
+                skill = _read(path, within, seen, against)
             except UnreadableText as why:
                 skills.notices.append(f"{shown_path(path, within)} {why}; it is left out")
                 continue
@@ -227,9 +230,11 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
         return False
 
 
-def _read(path: Path, within: Path | None, seen: set[Path]) -> Skill | None:
+def _read(
+    path: Path, within: Path | None, seen: set[Path], objection: Callable[[Path], str]
+) -> Skill | None:
     """Read the skill at `path`; None if it is empty or was `seen`. Raises UnreadableText."""
-    read = read_bounded(path, MAX_SKILL_BYTES, within)
+    read = read_bounded(path, MAX_SKILL_BYTES, within, objection)
     if read is None or read.path in seen or not read.text.strip():
         return None
     seen.add(read.path)

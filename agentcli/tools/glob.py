@@ -6,6 +6,7 @@ import heapq
 import re
 import stat
 import time
+from collections.abc import Container
 from functools import partial
 from pathlib import Path
 
@@ -36,7 +37,7 @@ def run(args: Arguments, ctx: ToolContext) -> ToolResult:
         alone = fixed[0] in "/~" or in_outputs(fixed) is not None
         top = ctx.files.locate(fixed) if alone else top / parse_path(fixed)
     place = ctx.files.require_readable(top)
-    found, folders, note = _search(place, pattern, ctx.files.hidden_below(place))
+    found, folders, note = _search(place, pattern, ctx.files.unseen_below(place, "glob"))
     # A pattern that names a folder exactly wants it; one that lists files wants no folders.
     found = found or folders
     newest = heapq.nlargest(MAX_RESULTS, found, key=partial(_age_and_name, place))
@@ -63,13 +64,13 @@ def _split(pattern: str) -> tuple[str, str]:
 
 
 def _search(
-    top: Path, pattern: str, hidden: frozenset[str]
+    top: Path, pattern: str, unseen: Container[str]
 ) -> tuple[list[WalkedEntry], list[WalkedEntry], str]:
     wildcards = Glob(pattern)
     files: list[WalkedEntry] = []
     folders: list[WalkedEntry] = []
     deadline = time.monotonic() + MAX_SECONDS
-    for each in walk(top, hidden):
+    for each in walk(top, unseen):
         if time.monotonic() > deadline:
             return files, folders, f"[stopped after {MAX_SECONDS} s]"
         if wildcards.matches(each.path):

@@ -6,7 +6,7 @@ import contextlib
 import re
 import stat
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import islice
@@ -165,7 +165,7 @@ class _Search:
         base = f"{self.place}/".replace("//", "/")
         batch: dict[str, Folder] = {}
         room = _FOLDERS_TOGETHER
-        for folder in folders(self.place, self.files.hidden_below(self.place)):
+        for folder in folders(self.place, self._unseen()):
             self._check_time()
             path = base + folder.path
             batch[path] = folder
@@ -226,10 +226,13 @@ class _Search:
             if wanted is None or wanted.matches(self.path.name):
                 yield ""
             return
-        for found in walk(self.place, self.files.hidden_below(self.place)):
+        for found in walk(self.place, self._unseen()):
             self._check_time()
             if found.is_file and (wanted is None or wanted.matches(found.path)):
                 yield found.path
+
+    def _unseen(self) -> Container[str]:
+        return self.files.unseen_below(self.place, "grep", unasked=True)
 
     def _opened(self, name: str, stack: contextlib.ExitStack) -> BinaryIO | None:
         """Open a file; return None, and count it, if it can't or may not be read."""

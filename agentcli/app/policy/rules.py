@@ -7,10 +7,12 @@ from pathlib import Path
 
 from agentcli.app.configuration.places import rules_file
 from agentcli.errors import UsageError
+from agentcli.security.policy.reading import ReadingRules
 from agentcli.security.policy.rule import Decision, Rule
 from agentcli.security.policy.rules import check_rule, parse_rule
 from agentcli.security.policy.saved_rules import SavedRules
 from agentcli.settings import Settings
+from agentcli.system.homes import user_home
 from agentcli.tools.collection import rule_patterns
 
 _DECISIONS: tuple[Decision, ...] = ("deny", "ask", "allow")
@@ -31,6 +33,14 @@ def rules_in_force(
     """Return the rules in the settings, and those saved for this workspace."""
     saved = SavedRules(rules_file(environ)).load(workspace, rule_patterns())
     return settings_rules(settings), list(saved)
+
+
+def reading_rules(settings: Settings, environ: Mapping[str, str], workspace: Path) -> ReadingRules:
+    """Return the rules about reading files in a session there."""
+    found = rules_in_force(settings, environ, workspace)
+    forbidding = [rule for rules in found for rule in rules if rule.decision != "allow"]
+    asks = settings.agent.approval != "yolo"
+    return ReadingRules(forbidding, workspace, user_home(environ), asks)
 
 
 def forget_rule(environ: Mapping[str, str], workspace: Path, text: str) -> None:

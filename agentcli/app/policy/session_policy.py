@@ -22,17 +22,31 @@ from agentcli.settings import Settings
 
 if TYPE_CHECKING:
     from agentcli.app.policy.full_policy import FullPolicy
+    from agentcli.security.policy.reading import ReadingRules
 
 
 def check_rules(settings: Settings, environ: Mapping[str, str], workspace: Path) -> list[str]:
     """Return lines for the user about saved rules that were left out. Raises ConfigError for an
     invalid rule in the settings."""
-    security = settings.security
-    if not (security.allow or security.ask or security.deny or rules_file(environ).exists()):
+    if not _has_rules(settings, environ):
         return []
     from agentcli.app.policy.rules import checked_rules
 
     return checked_rules(settings, environ, workspace)
+
+
+def why_unread(settings: Settings, environ: Mapping[str, str], workspace: Path, path: Path) -> str:
+    """Return which rule denies reading the file at the resolved `path`; "" if none does."""
+    if not _has_rules(settings, environ):
+        return ""
+    from agentcli.app.policy.rules import reading_rules
+
+    return reading_rules(settings, environ, workspace).objection(str(path), "", False)
+
+
+def _has_rules(settings: Settings, environ: Mapping[str, str]) -> bool:
+    security = settings.security
+    return bool(security.allow or security.ask or security.deny or rules_file(environ).exists())
 
 
 class SessionPolicy:
@@ -56,6 +70,12 @@ class SessionPolicy:
     def judge_url(self, url: str) -> Literal["allow", "ask", "deny"]:
         """Decide about an address that another one redirects to."""
         return self._full.judge_url(url)
+
+    def why_unread(self, path: Path | str, tool: str = "", unasked: bool = False) -> str:
+        """Return why rules keep the tool of this name ("": whatever reads) from the file at a
+        resolved path; "" if they don't. With `unasked`, what must be asked about counts too."""
+        rules = self._reading
+        return rules.objection(str(path), tool, unasked) if rules is not None else ""
 
     def grant_for(self, action: Action) -> str:
         return self._full.policy.grant_for(action)
@@ -85,6 +105,7 @@ class SessionPolicy:
     def reload(self) -> None:
         """Rebuild the policy on next use, as saved rules or parts have changed."""
         self.__dict__.pop("_full", None)
+        self.__dict__.pop("_reading", None)
 
     def files_to_keep(self, action: Action) -> list[Path]:
         """Return files that checkpoints leave out but should hold, as `action` names them."""
@@ -98,6 +119,16 @@ class SessionPolicy:
     def save_rule(self, rules: str) -> None:
         """Save rules for what the user always allows in this workspace. Raises ConfigError."""
         self._full.save_rule(rules)
+
+    @cached_property
+    def _reading(self) -> ReadingRules | None:
+        containment = self._parts.containment
+        settings = containment.settings.model_copy(update={"agent": self._parts.agent})
+        if not _has_rules(settings, containment.environ):
+            return None
+        from agentcli.app.policy.rules import reading_rules
+
+        return reading_rules(settings, containment.environ, containment.workspace)
 
     @cached_property
     def _full(self) -> FullPolicy:

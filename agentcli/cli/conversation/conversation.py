@@ -158,7 +158,7 @@ class Conversation:
     def say(self, given: Submission, typed: str | None = None) -> None:
         """Send a message of the user and work on it; `typed` is the command that produced it."""
         try:
-            images = attached(given.images)
+            images = attached(given.images, self.builder.why_unread)
             said = with_mentioned(given.text, self.builder.home)
             opened = self.open_session()
             if typed is None:
@@ -256,7 +256,9 @@ class Conversation:
         self._renderer.has_begun = False
         self._stale, self._lost, self._sealed = False, None, self._planning
         self._follow(opened)
-        self.control.waiting.mailbox = SessionMailbox(opened.session, self.builder.home)
+        self.control.waiting.mailbox = SessionMailbox(
+            opened.session, self.builder.home, self.builder.why_unread
+        )
 
     def _follow(self, opened: OpenSession) -> None:
         self.status.follow(opened.session, self.builder.catalog())

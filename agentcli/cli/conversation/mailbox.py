@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,12 +19,14 @@ class SessionMailbox:
 
     session: Session
     home: Path
+    objection: Callable[[Path], str]
+    """Says why an image may not be read."""
 
     def put(self, submission: Submission) -> str:
         """Put a message in the inbox and return its id. Raises UsageError if it mentions a session
         or an image that does not exist."""
         said = with_mentioned(submission.text, self.home)
-        images = attached(submission.images)
+        images = attached(submission.images, self.objection)
         text, urls = with_images(said, images, self.session.state.model)
         return inbox.put(self.session.folder, text, submission.delivery, urls)
 

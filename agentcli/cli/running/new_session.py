@@ -33,7 +33,7 @@ class NewSession:
         return resolve_workspace(folder)
 
     def open(self, builder: AgentBuilder, outcome: OutcomeReporter) -> OpenSession:
-        image_urls = self._checked_images()
+        image_urls = self._checked_images(builder)
         required = requirement_spec(builder.settings.run, self.flags.output_schema, builder.environ)
         name = None if self.name is None else free_name(builder.home, self.name)
         # Mistakes that can be found early are reported before anyone waits for the end of a pipe.
@@ -48,18 +48,18 @@ class NewSession:
 
     def read(self, builder: AgentBuilder) -> UserInput:
         """Return the task, for a caller that opens the session. Raises UsageError."""
-        return self._read(builder, self._checked_images())
+        return self._read(builder, self._checked_images(builder))
 
     @property
     def _all_piped(self) -> bool:
         piped = self.task is None and stdin.is_piped() and not self.flags.no_stdin
         return self.task == "-" or piped
 
-    def _checked_images(self) -> tuple[str, ...]:
+    def _checked_images(self, builder: AgentBuilder) -> tuple[str, ...]:
         """Return the images as data URLs. Raises UsageError for a bad one, or without a task."""
         if not self._all_piped and not (self.task or "").strip():
             raise UsageError("the task is empty", hint='e.g. agent run "fix the failing test"')
-        return attached(self.flags.images or ())
+        return attached(self.flags.images or (), builder.why_unread)
 
     def _read(self, builder: AgentBuilder, image_urls: tuple[str, ...]) -> UserInput:
         if self._all_piped:

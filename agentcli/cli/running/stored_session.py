@@ -109,7 +109,7 @@ class StoredSession:
             message, piped = None, stdin.read_task()
         elif message:
             piped = piped_beside(builder, self.flags.no_stdin)
-        return UserInput(message, piped, attached(self.flags.images or ()))
+        return UserInput(message, piped, attached(self.flags.images or (), builder.why_unread))
 
     def _tell_summary(self, session: Session) -> None:
         with suppress(OSError):

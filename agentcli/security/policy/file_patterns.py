@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 
 
-def pattern_matches(pattern: str, path: Path, workspace: Path, home: Path) -> bool:
+def pattern_matches(pattern: str, path: Path | str, workspace: Path, home: Path) -> bool:
     """Return whether `pattern` matches the absolute `path` or a folder around it. A pattern without
     a slash matches at any depth below `workspace`; ~ is `home`."""
     return _compiled(pattern, workspace, home).fullmatch(str(path)) is not None

@@ -21,6 +21,7 @@ from agentcli.events.actions import CmdRunAction, path_of, tool_name
 from agentcli.security.policy.command_rules import pattern_words
 from agentcli.security.policy.file_patterns import pattern_matches
 from agentcli.security.policy.host_ports import NETWORK, is_about, port_of
+from agentcli.security.policy.reading import READING
 from agentcli.security.policy.rule import Decision, Pattern, Rule
 
 UNSANDBOXED = "unsandboxed"
@@ -28,7 +29,7 @@ UNSANDBOXED = "unsandboxed"
 these, because sandboxed commands may have changed the very program that a rule names. An allowing
 rule must name all words of a command."""
 _COMMANDS = ("bash", UNSANDBOXED)
-_OF_ALL_FILES = (("edit", "write"), ("read", "read"))
+_OF_ALL_FILES = (("edit", "write"), (READING, "read"))
 _BROWSING = {"browse_interactive": "browse"}
 """Rules for browse cover both tools."""
 _PLANNED: Mapping[str, Pattern] = {"delegate": ""}
@@ -154,11 +155,11 @@ def matches(
     url: str | None = getattr(action, "url", None)
     if rule.tool == NETWORK and url is not None:
         return is_about(rule.pattern, url)
-    if not for_tool(rule, action, effect):
+    path = path_of(action)
+    if not for_tool(rule, action, effect) and not _must_read_first(rule, effect, path, locate):
         return False
     if not rule.pattern:
         return True
-    path = path_of(action)
     if path is None:
         return url is not None and _is_of_domain(url, rule.pattern.removeprefix("domain:"))
     named = locate(path)
@@ -166,6 +167,16 @@ def matches(
     if rule.decision != "allow":
         places.append(named)
     return any(pattern_matches(rule.pattern, place, workspace, home) for place in places)
+
+
+def _must_read_first(
+    rule: Rule, effect: str, path: str | None, locate: Callable[[str], Path]
+) -> bool:
+    """Return whether this is a rule that keeps files from being read, and the call changes a file
+    that exists: that can't be done without reading it."""
+    if rule.tool != READING or not rule.pattern or rule.decision == "allow" or effect != "write":
+        return False
+    return path is not None and locate(path).exists()
 
 
 def _is_of_domain(url: str, domain: str) -> bool:
