@@ -17,7 +17,6 @@ from itertools import chain
 from typing import Any
 
 from agentcli.errors import LLMError
-from agentcli.llm.error_bodies import told
 from agentcli.llm.wire_protocol import (
     CHECK_ADDRESS,
     StillAlive,
@@ -71,12 +70,12 @@ def _whole(lines: Iterable[str], content_type: str) -> Mapping[str, Any]:
     text = "\n".join(kept).strip()
     if not text.startswith(("{", "[", "null")):
         form = content_type.partition(";")[0].strip() or "no content type"
-        said = told(text)[:_SHOWN]
+        said = _told(text)[:_SHOWN]
         shown = f"{form}: {said}" if said else form if text else "nothing"
         raise bad_response(f"the server answered with {shown}", CHECK_ADDRESS)
     data = json.loads(text)
     parts = [data.get(part) for part in _REPLY_PARTS] if isinstance(data, Mapping) else []
-    if told(data) and (not any(parts) or _is_failure(data)):
+    if _told(data) and (not any(parts) or _is_failure(data)):
         raise failure(data)
     return check_object(data)
 
@@ -85,11 +84,15 @@ def _is_failure(data: Mapping[str, Any]) -> bool:
     return bool(data.get("error")) or "error" in (data.get("type"), data.get("object"))
 
 
+def _is_event(data: Mapping[str, Any]) -> bool:
+    return "type" in data or data.get("object") == "chat.completion.chunk"
+
+
 def _checked_event(data: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return `data`, which is an event of a stream. Raises LLMError if it tells of a failure: as an
     error, or because it is no event at all and carries a message."""
     choices = data.get("choices")
-    if _is_failure(data) or (not choices and "type" not in data and told(data)):
+    if _is_failure(data) or not (choices or _is_event(data) or not _told(data)):
         raise failure(data)
     if choices and isinstance(choices[0], Mapping) and choices[0].get("error"):
         raise failure(choices[0])
@@ -152,6 +155,13 @@ def sent_events(lines: Iterable[str]) -> Iterator[Mapping[str, Any]]:
             failed = line.startswith("event:") and line[6:].strip() == "error"
 
 
+def _told(answer: object) -> str:
+    """Return the message that an answer carries; empty if it has none."""
+    from agentcli.llm.error_bodies import told
+
+    return told(answer)
+
+
 def failure(error: object) -> LLMError:
     """Return the error for what an answer says instead of a reply."""
     from agentcli.llm.classify import stream_error
@@ -167,7 +177,7 @@ def _event(text: str, failed: bool) -> Mapping[str, Any]:
     try:
         return check_object(json.loads(text))
     except ValueError:
-        if text.startswith(("{", "[")) or not told(text):
+        if text.startswith(("{", "[")) or not _told(text):
             raise
         raise failure(text) from None
 

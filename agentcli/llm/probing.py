@@ -12,9 +12,12 @@ import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit, urlunsplit
+
+from agentcli.llm.connections import is_local
 
 if TYPE_CHECKING:
     import httpx2
@@ -28,10 +31,9 @@ _PATIENCE_S = 3.0
 """The longest wait for all answers of a server."""
 _LARGEST = 4_000_000
 log = logging.getLogger(__name__)
-_NO_CHAT = re.compile(
-    r"embed|rerank|(^|[/_-])(bge|gte|e5|minilm|tts|whisper)[/_.-]|whisper|moderation|dall-e|-image"
-    r"|transcri|-ocr(-|$)",
-    re.IGNORECASE,
+_NO_CHAT = (
+    r"(?i)embed|rerank|(^|[/_-])(bge|gte|e5|minilm|tts|whisper)[/_.-]|whisper|moderation|dall-e"
+    r"|-image|transcri|-ocr(-|$)"
 )
 _WINDOWS = ("max_model_len", "context_length", "context_window", "max_context_length")
 """Members of an entry in a list of models: of vLLM and SGLang; OpenRouter, Together and Fireworks;
@@ -69,7 +71,7 @@ Ask = Callable[[Get, str], Facts | None]
 
 def chats(model: str, kind: object = None) -> bool:
     """Whether a model can be talked with, by its id and what the server calls its kind."""
-    return kind not in ("embedding", "embeddings", "rerank") and not _NO_CHAT.search(model)
+    return kind not in ("embedding", "embeddings", "rerank") and not re.search(_NO_CHAT, model)
 
 
 def entries(listing: object, member: str = "data") -> list[Mapping[str, Any]]:
@@ -109,7 +111,7 @@ def models_at(base_url: str) -> list[str]:
     try:
         return [
             each["id"]
-            for each in entries(_discover(base_url)("models"))
+            for each in entries(_local_getter(base_url, _DISCOVERY_S)("models"))
             if isinstance(each.get("id"), str) and chats(each["id"], each.get("type"))
         ]
     except OSError:
@@ -119,25 +121,29 @@ def models_at(base_url: str) -> list[str]:
 def loaded_at(base_url: str, ask: Ask) -> Sequence[str]:
     """Return the ids of the models that a local server has in memory; none if it does not say."""
     try:
-        facts = ask(_discover(base_url), "")
+        facts = ask(_local_getter(base_url, _DISCOVERY_S), "")
     except OSError:
         return ()
     return facts.loaded if facts else ()
 
 
-def _discover(base_url: str) -> Get:
-    """Return a way to ask a local server that needs no HTTP library."""
+def _local_getter(base_url: str, limit_s: float, headers: Mapping[str, str] | None = None) -> Get:
+    """Return a way to ask a server of this machine. It takes a tenth of the time of one that goes
+    through the SDK's HTTP client."""
     import http.client
 
     address = urlsplit(base_url)
 
     def get(path: str) -> Any:
         connection = http.client.HTTPConnection(
-            address.hostname or "127.0.0.1", address.port, timeout=_DISCOVERY_S
+            address.hostname or "127.0.0.1", address.port, timeout=limit_s
         )
         try:
-            connection.request("GET", path if path[0] == "/" else f"{address.path}/{path}")
-            return json.loads(connection.getresponse().read(_LARGEST))
+            connection.request("GET", _target(base_url, path), headers=headers or {})
+            answer = connection.getresponse()
+            return (
+                json.loads(answer.read(_LARGEST)) if answer.status == http.HTTPStatus.OK else None
+            )
         except http.client.HTTPException as error:
             raise OSError(str(error)) from error
         except ValueError:
@@ -178,9 +184,15 @@ def facts_of(base_url: str, model: str) -> Facts | None:
 
 def _ask(future: Future[Facts], endpoint: Endpoint, asks: Sequence[Ask]) -> None:
     facts = Facts()
+    key = {"authorization": f"Bearer {endpoint.api_key}"} if endpoint.api_key else {}
+    headers = {**key, **endpoint.headers}
     try:
-        with _client(endpoint) as client:
-            get = _getter(client, endpoint)
+        with ExitStack() as open_until_asked:
+            if endpoint.base_url.startswith("http:") and is_local(endpoint.base_url):
+                get = _local_getter(endpoint.base_url, _LIMIT_S, headers)
+            else:
+                client = open_until_asked.enter_context(_client(endpoint))
+                get = _getter(client, endpoint.base_url, headers)
             found = (ask(get, endpoint.model) for ask in asks)
             facts = next((each for each in found if each is not None), facts)
     except Exception:
@@ -198,20 +210,13 @@ def _client(endpoint: Endpoint) -> httpx2.Client:
     return http_client(hurried, ReplySize(_LARGEST))
 
 
-def _getter(client: httpx2.Client, endpoint: Endpoint) -> Get:
+def _getter(client: httpx2.Client, base_url: str, headers: Mapping[str, str]) -> Get:
     import httpx2
 
-    address = urlsplit(endpoint.base_url)
-    # Anthropic's clients append the version themselves.
-    below = address.path.rstrip("/") or "/v1"
-    key = {"authorization": f"Bearer {endpoint.api_key}"} if endpoint.api_key else {}
-
     def get(path: str) -> Any:
-        path, _, query = path.partition("?")
-        whole = path if path[0] == "/" else f"{below}/{path}"
-        url = urlunsplit((*address[:2], whole, query or address.query, ""))
+        url = urlunsplit((*urlsplit(base_url)[:2], _target(base_url, path), "", ""))
         try:
-            answer = client.get(url, headers={**key, **endpoint.headers})
+            answer = client.get(url, headers=headers)
             return answer.json() if answer.status_code == httpx2.codes.OK else None
         except httpx2.HTTPError as error:
             raise OSError(str(error)) from error
@@ -219,3 +224,13 @@ def _getter(client: httpx2.Client, endpoint: Endpoint) -> Get:
             return None
 
     return get
+
+
+def _target(base_url: str, path: str) -> str:
+    """Return where `path` is on the host of `base_url`."""
+    address = urlsplit(base_url)
+    path, _, query = path.partition("?")
+    # Anthropic's clients append the version themselves.
+    below = address.path.rstrip("/") or "/v1"
+    whole = path if path[0] == "/" else f"{below}/{path}"
+    return urlunsplit(("", "", whole, query or address.query, ""))

@@ -15,6 +15,7 @@ from agentcli.llm.text_calls import Tools
 
 _ENOUGH = 48
 """Characters from which it shows whether a reply that begins like one is nothing but calls."""
+_BARE_BEGINS = "[{`"
 _LONGEST_LINE = 2_000
 """Characters of a line that are looked at for what stands before a mark."""
 
@@ -76,11 +77,11 @@ class Shown:
             self._held = begun[len(opener) :]
         elif any(mark.startswith(begun) for mark in (*THOUGHTS, "call:")):
             return
-        elif not self.dialects:
+        elif not self.dialects or not _may_be_calls(begun):
             self._state = "text"
         elif bare := _may_be_bare().match(begun):
             self._state = "call" if bare["name"] is None or bare["name"] in self.tools else "text"
-        elif begun[0] not in "[{`" or len(begun) >= _ENOUGH:
+        elif begun[0] not in _BARE_BEGINS or len(begun) >= _ENOUGH:
             self._state = "text"
 
     def _think(self) -> Iterator[ReasoningDelta]:
@@ -124,6 +125,11 @@ class Shown:
         self._shown += len(text)
         if text:
             yield TextDelta(text)
+
+
+def _may_be_calls(begun: str) -> bool:
+    """Whether a look at the characters does not rule out that a reply is nothing but calls."""
+    return begun[0] in _BARE_BEGINS or "(" in begun or begun.startswith("call:")
 
 
 @cache

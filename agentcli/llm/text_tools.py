@@ -9,8 +9,9 @@ tools.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from agentcli.errors import LLMError
@@ -68,13 +69,21 @@ class TextTools:
         self._protocol.connect()
 
     def answer(self, request: Request) -> Iterator[StreamItem]:
+        items = self._protocol.answer(self._plain(request))
+        for item in items:
+            if _must_be_read(item):
+                yield from self._read(request, chain([item], items))
+            else:
+                yield item
+
+    def _read(self, request: Request, items: Iterable[StreamItem]) -> Iterator[StreamItem]:
         from agentcli.llm.reply_text import understood, whole_name
         from agentcli.llm.shown_text import Shown
 
         tools = {tool.name: tool.parameters for tool in request.tools}
         dialects = self._dialects if tools else frozenset()
         shown = Shown(tools, dialects, self._prefilled)
-        for item in self._protocol.answer(self._plain(request)):
+        for item in items:
             if isinstance(item, TextDelta):
                 yield from shown.take(item.text)
                 yield StillAlive()
@@ -154,6 +163,15 @@ class TextTools:
                 "\n".join([*said, *map(tool_call_text, message.tool_calls)])
             )
         return message
+
+
+def _must_be_read(item: StreamItem) -> bool:
+    """Whether `item` has text, which may have calls and thinking, or the name of a call with a mark
+    in it. Most replies that call tools have neither."""
+    if isinstance(item, Reply):
+        is_named = all("<|" not in call.name for call in item.tool_calls)
+        return bool(item.text) or not item.tool_calls or not is_named
+    return isinstance(item, TextDelta) or (isinstance(item, ToolCallStarted) and "<|" in item.name)
 
 
 def tool_instructions(tools: Sequence[ToolSchema]) -> str:

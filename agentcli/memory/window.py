@@ -12,16 +12,13 @@ _LEAST_REPLY_PARTS = 16
 _LEAST_TOLD = 256
 _MOST_OFF = 4
 """How many times the estimate a window that refused it may be; other numbers count bytes."""
-_TOLD = [
-    re.compile(form, re.IGNORECASE)
-    for form in (
-        r"(?:>=?|<=)\s*(?:n_ctx:?\s*)?(\d[\d,]*)",
-        r"\[\d+, ?(\d+)\]",
-        r"(\d[\d,]*) (?:tokens? )?max(?:imum)? context",
-        r"(?:context|window|limit)[a-z_ ]{0,30}\W{0,4}(?:of |is )?(\d[\d,]*)",
-        r"max(?:imum)?[a-z_ ]{0,40}\W{0,3}(?:of |is )?(\d[\d,]*)",
-    )
-]
+_TOLD = (
+    r"(?:>=?|<=)\s*(?:n_ctx:?\s*)?(\d[\d,]*)",
+    r"\[\d+, ?(\d+)\]",
+    r"(\d[\d,]*) (?:tokens? )?max(?:imum)? context",
+    r"(?:context|window|limit)[a-z_ ]{0,30}\W{0,4}(?:of |is )?(\d[\d,]*)",
+    r"max(?:imum)?[a-z_ ]{0,40}\W{0,3}(?:of |is )?(\d[\d,]*)",
+)
 """How a window is named by refusals, the clearest form first: Anthropic and TGI compare, DashScope
 gives a range, Mistral says `32768 maximum context length`, most `context length is`, `context size
 (`, `token limit:`, and Gemini and xAI `maximum` of something."""
@@ -35,7 +32,7 @@ def reply_reserve(window_tokens: int, max_output_tokens: int) -> int:
 def told_window(refusal: str) -> int:
     """Return the window in tokens that the words of a refusal name; 0 if they name none."""
     for form in _TOLD:
-        numbers = [int(number.replace(",", "")) for number in form.findall(refusal)]
+        numbers = [int(number.replace(",", "")) for number in re.findall(form, refusal, re.I)]
         if found := [number for number in numbers if number >= _LEAST_TOLD]:
             return found[0]
     return 0
