@@ -1,24 +1,25 @@
 """The agent as a tool server for other programs, using the SDK's server on stdin and stdout.
 
-Each task runs in an `agent` process of its own, as if the user had started it, so that it can be
-interrupted and the user can look at its session.
+Each call works on a thread of its own, in a session, as those of editors do. What a client says is
+data from one end to the other, so it can't become a flag of a command line.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
-import signal
-from asyncio.subprocess import DEVNULL, PIPE, Process
-from collections.abc import Callable, Sequence
-from contextlib import suppress
-from typing import Any
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from pathlib import Path
 
-from mcp.server.mcpserver import Context, MCPServer
+from anyio import CancelScope
+from mcp.server.mcpserver import MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
 
-from agentcli import __version__
+from agentcli import __version__, interrupts
+from agentcli.errors import AgentError, TurnInterrupted
 
-_LONGEST_LINE = 64_000_000
 _END_S = 10.0
 _INSTRUCTIONS = (
     "A coding assistant. run gives it a task in a folder and returns its answer; resume says more "
@@ -26,69 +27,65 @@ _INSTRUCTIONS = (
 )
 
 
-def serve(program: Sequence[str], environ: dict[str, str], search: Callable[[str], str]) -> None:
-    """Serve until stdin ends. `program` is the agent's command line; `search` finds sessions."""
+def serve(
+    begin: Callable[[str, str], str],
+    go_on: Callable[[str, str], str],
+    search: Callable[[str], str],
+) -> None:
+    """Serve until stdin ends: `begin` does a task in a folder, `go_on` works in a session on a
+    message, `search` finds sessions. They raise AgentError if they fail."""
     server = MCPServer("agent", version=__version__, instructions=_INSTRUCTIONS, log_level="ERROR")
 
     @server.tool()
-    async def run(task: str, folder: str, context: Context) -> str:
+    async def run(task: str, folder: str) -> str:
         """Have the coding assistant do a task in a folder (absolute), and return its answer. What
         would need a user's approval is not done."""
-        return await _worked([*program, "run", "--json", "--no-stdin", "-C", folder, "--", task])
+        if not Path(folder).is_absolute():
+            raise ToolError(f"{folder!r} is no absolute path of a folder")
+        return await _on_a_thread(lambda: begin(task, folder))
 
     @server.tool()
     async def resume(session: str, message: str) -> str:
         """Say more in an earlier session, by its id, and return the answer."""
-        return await _worked([*program, "resume", "--json", session, "--", message])
+        return await _on_a_thread(lambda: go_on(session, message))
 
     @server.tool()
     def sessions_search(query: str) -> str:
         """Find earlier sessions by words that were said, run or printed in them."""
-        return search(query)
-
-    async def _worked(command: Sequence[str]) -> str:
-        process = await asyncio.create_subprocess_exec(
-            *command, stdin=DEVNULL, stdout=PIPE, stderr=PIPE, env=environ, limit=_LONGEST_LINE
-        )
-        try:
-            return await _answer(process)
-        finally:
-            await _end(process)
+        with _told_failures():
+            return search(query)
 
     server.run()
 
 
-async def _answer(process: Process) -> str:
-    """Return the agent's answer. Raises RuntimeError, which is reported to the client, if the task
-    failed."""
-    assert process.stdout is not None
-    assert process.stderr is not None
-    errors = asyncio.create_task(process.stderr.read())
-    result: dict[str, Any] = {}
-    async for line in process.stdout:
-        with suppress(ValueError):
-            event = json.loads(line)
-            if event.get("type") == "result":
-                result = event
-    code = await process.wait()
-    told = (await errors).decode("utf-8", "replace").strip()
-    if not result:
-        raise RuntimeError(told or f"the agent ended with {code}")
-    session = f"[session {result.get('session_id')}, {result.get('status')}]"
-    text = f"{result.get('answer') or ''}\n\n{session}".strip()
-    if code:
-        why = (result.get("error") or {}).get("message", "")
-        raise RuntimeError("\n".join(filter(None, (why, text))))
-    return text
-
-
-async def _end(process: Process) -> None:
-    """End the process as ^C would, so that its work is recorded and its session can go on."""
-    if process.returncode is not None:
-        return
-    with suppress(ProcessLookupError):
-        process.send_signal(signal.SIGINT)
+async def _on_a_thread(call: Callable[[], str]) -> str:
+    """Make the call; if it is cancelled, interrupt it as ^C would, so that the work is recorded and
+    its session can go on."""
+    done: Future[str] = Future()
+    thread = threading.Thread(target=_make, args=(call, done), daemon=True)
+    thread.start()
     try:
-        await asyncio.wait_for(asyncio.shield(process.wait()), _END_S)
-    except TimeoutError:
-        process.kill()
+        with _told_failures():
+            return await asyncio.shield(asyncio.wrap_future(done))
+    finally:
+        if not done.done():
+            interrupts.stop_thread(thread, TurnInterrupted("interrupted", 130))
+            with CancelScope(shield=True):
+                await asyncio.wait([asyncio.wrap_future(done)], timeout=_END_S)
+
+
+def _make(call: Callable[[], str], done: Future[str]) -> None:
+    with interrupts.stoppable_thread():
+        try:
+            done.set_result(call())
+        except BaseException as error:
+            done.set_exception(error)
+
+
+@contextmanager
+def _told_failures() -> Iterator[None]:
+    """Raise AgentError as the error whose text the SDK passes on; that of others it withholds."""
+    try:
+        yield
+    except AgentError as error:
+        raise ToolError("\n".join(filter(None, (error.message, error.hint)))) from error

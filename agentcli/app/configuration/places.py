@@ -52,7 +52,7 @@ def resolve_workspace(folder: str | None) -> Path:
     """Return the folder to work in, absolute. Raises ConfigError if there is no such folder."""
     try:
         workspace = Path(folder or ".").expanduser().resolve(strict=True)
-    except (OSError, RuntimeError) as error:
+    except (OSError, RuntimeError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise ConfigError(
             f"there is no folder {folder or 'to work in'}: {reason}", hint="see -C/--cd"

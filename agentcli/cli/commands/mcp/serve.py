@@ -9,10 +9,15 @@ Examples:
 
 from __future__ import annotations
 
-import sys
+from typing import Unpack
 
+from agentcli.api.options import SessionOptions
+from agentcli.api.running import run
 from agentcli.app.configuration.trust import require_outside_session
+from agentcli.cli.error_reporting import internal_error
 from agentcli.cli.places import home
+from agentcli.cli.sessions.upkeep import clean_up_interrupted_work
+from agentcli.errors import AgentError, internal_errors
 from agentcli.sessions.search import index
 from agentcli.system.programs import user_environ
 
@@ -23,7 +28,23 @@ def serve() -> None:
     require_outside_session(user_environ(), "a session can't serve the agent")
     from agentcli.mcp.serve import serve as serve_tools
 
-    serve_tools([sys.executable, "-m", "agentcli"], dict(user_environ()), _search)
+    clean_up_interrupted_work()
+    serve_tools(
+        lambda task, folder: _work(task, workspace=folder),
+        lambda session, message: _work(message, session_id=session),
+        _search,
+    )
+
+
+def _work(message: str, **options: Unpack[SessionOptions]) -> str:
+    """Return the agent's answer. Raises AgentError if the work failed."""
+    with internal_errors(internal_error):
+        result = run(message, **options)
+    ending = result.ending
+    text = f"{result.answer}\n\n[session {result.session_id}, {ending.agent_state}]".strip()
+    if result.exit_code:
+        raise AgentError("\n".join(filter(None, (ending.content, text))))
+    return text
 
 
 def _search(query: str) -> str:
