@@ -14,6 +14,7 @@ LAZY_IMPORTS = {
         "app/delegation/lazy_children.py",
         "agentcli.app.delegation.children",
     ): "5 ms; for what is delegated",
+    ("app/git_watch.py", "agentcli.sandbox.renames"): "4 ms; for sessions in bubblewrap only",
     ("app/hooks.py", "agentcli.security.commands.shell_words"): "only for hooks of a project",
     ("app/knowledge.py", "agentcli.sessions.search.excerpts"): "75 ms, with SQLite; for one tool",
     (

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from agentcli.agent.agent import Agent
 from agentcli.agent.execute import record_git_cleanup
+from agentcli.git.seal import SETTINGS
 from agentcli.git.watch import GitWatch
-from agentcli.sandbox.selection import Sandbox
+from agentcli.sandbox.selection import BUBBLEWRAP, Sandbox
 from agentcli.sessions.session import Session
 from agentcli.tools.base import ToolContext
 
@@ -34,6 +37,13 @@ def start(context: ToolContext, sandbox: Sandbox, state: Path, session: Session)
         end_all=end_all,
     )
     watch.finish_others()
+    if sandbox.layer == BUBBLEWRAP and not sandbox.scope.sealed:
+        from agentcli.sandbox.renames import Renames
+
+        with suppress(OSError):
+            renames = Renames(session.folder, SETTINGS, watch.let_in)
+            watch.before_close = renames.stop
+            context.sandbox = shell.sandbox = python.sandbox = replace(sandbox, renames=renames)
     return watch
 
 

@@ -246,7 +246,7 @@ def _skills(folders: Iterable[Path]) -> Iterator[Path]:
 def _protected(scope: AccessScope) -> Iterator[str]:
     """Sum up what is protected: a repository with submodules has hundreds of such files."""
     if scope.git_folders:
-        yield "git's hooks and settings"
+        yield "git's hooks and settings that run programs"
     for path in scope.protected:
         if path.name != ".git" and not any(map(path.is_relative_to, scope.git_folders)):
             inside = path.is_relative_to(scope.workspace)

@@ -24,6 +24,7 @@ from agentcli.files.git_layout import (
 from agentcli.files.opening import opened_below, opened_folder
 from agentcli.git.config_files import adds_only_harmless, parse
 from agentcli.git.control_files import ControlFiles, Infos, TooManyEntries
+from agentcli.git.letting_in import let_in
 from agentcli.git.quarantine import (
     FileRecord,
     Identity,
@@ -35,7 +36,7 @@ from agentcli.git.quarantine import (
 from agentcli.git.repositories import is_worktree_folder
 
 _ANCHOR_FLAGS = getattr(os, "O_PATH", 0) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_SETTINGS = ("config", "config.worktree")
+SETTINGS = ("config", "config.worktree")
 _ITS_OWN = (*DATA_FOLDERS, "HEAD", "index")
 _BY_TEMPLATE = ("description", "info/exclude", "hooks", "branches")
 """What `git init` adds if it is missing, and what has no power by itself."""
@@ -132,6 +133,20 @@ class Seal:
             findings += self._brought_back(quarantine)
         return findings
 
+    def let_in(self, folder: Identity, name: str) -> tuple[str, ...] | None:
+        """Let a command that renames the lock file of the settings `name` to it, in a folder of
+        this identity, have its way; return the names of settings that forbid it. None if that is
+        not this folder, or the sandbox does not protect the file. Raises OSError."""
+        if self.names is not None or name not in self.mounted:
+            return None
+        with self._opened() as handle:
+            is_covered = self.mounted[name] == identity(_stat(handle, name))
+            if identity(os.fstat(handle)) != folder or not is_covered:
+                return None
+            refused = let_in(handle, name, self._first_text(name, self.records.get(name)))
+            self.records[name] = self._record(handle, name, _stat(handle, name))
+        return refused
+
     def close(self) -> None:
         if self._anchor is not None:
             os.close(self._anchor)
@@ -162,7 +177,7 @@ class Seal:
     def _is_installed(self, place: str) -> bool:
         if self.names is not None:
             return place != GIT
-        return place.partition("/")[0] in (*_SETTINGS, *_BY_TEMPLATE, INFO)
+        return place.partition("/")[0] in (*SETTINGS, *_BY_TEMPLATE, INFO)
 
     def _brought_back(self, quarantine: Quarantine) -> Iterator[Finding]:
         """Remove anything that took the place of this folder and is not one, and move the folder
@@ -266,16 +281,19 @@ class Seal:
             return not (info.st_mode & ~was.mode & 0o111)
         if not stat.S_ISREG(info.st_mode):
             return False
-        if place in _SETTINGS and self.names is None:
+        if place in SETTINGS and self.names is None:
             return self._adds_only_harmless(place, was, now)
         return was is None and place in _BY_TEMPLATE
 
     def _adds_only_harmless(self, place: str, was: FileRecord | None, now: FileRecord) -> bool:
-        """Compare with the original content: what was removed must not come back as something
-        else."""
-        first = self._first.setdefault(place, (was.data or b"") if was is not None else b"")
-        old, new = parse(first), parse(now.data) if now.data is not None else None
+        old = parse(self._first_text(place, was))
+        new = parse(now.data) if now.data is not None else None
         return old is not None and new is not None and adds_only_harmless(old, new)
+
+    def _first_text(self, place: str, was: FileRecord | None) -> bytes:
+        """Return the original content, to compare with: what was removed must not come back as
+        something else."""
+        return self._first.setdefault(place, (was.data or b"") if was is not None else b"")
 
     def _leads_home(self, handle: int, info: os.stat_result) -> bool:
         """Return whether the file `commondir` of a worktree names its own repository."""
@@ -294,7 +312,7 @@ def why(place: str) -> str:
         return "git would run it"
     if name in ("commondir", "gitdir", ".git"):
         return "git would take settings and hooks from elsewhere"
-    if name in _SETTINGS:
+    if name in SETTINGS:
         return "git would run what it names"
     return "git itself makes no such file, but may trust it"
 

@@ -9,6 +9,7 @@ reports and records what it found.
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import os
 import select
@@ -32,7 +33,7 @@ from agentcli.files.git_layout import (
     is_routine_name,
 )
 from agentcli.files.guard import CLOCK_SLACK_NS
-from agentcli.files.names import display_path, first_names
+from agentcli.files.names import display_path, first_names, quoted_path
 from agentcli.files.set_id import clear_set_id, hands_down_its_group
 from agentcli.git.control_files import TooManyEntries
 from agentcli.git.disarm import Disarmer, inventory, todos_of
@@ -50,7 +51,11 @@ _ROUNDS = 4
 _MOST_TIMES = 10
 """How often the same path is restored during a command before whatever keeps changing it is
 stopped."""
-_MOST_TOLD = 8
+_MOST_TOLD, _LONGEST_TOLD = 8, 100
+_LET_IN = (
+    "the sandbox lets in only those that run nothing and lead where work was sent before; if the "
+    "task needs others, repeat the command in bash with unsandboxed: true and a reason"
+)
 _LULL_S = 0.03
 _LONGEST_CONTEST_S = 5
 
@@ -90,6 +95,9 @@ class GitWatch:
         self._untold: list[GitCleanupObservation] = []
         self._times: Counter[Path] = Counter()
         self._contested: Path | None = None
+        self._refused: dict[str, None] = {}
+        """Names of settings that commands could not write, not told yet."""
+        self.before_close: Callable[[], None] = lambda: None
         self._is_lenient = False
         self._ran = False
         self._messages: _Messages | None = None
@@ -130,7 +138,8 @@ class GitWatch:
                     stopped = stopped or self._findings[-1].path
             if stopped is not None:
                 self._end_contest()
-            return self._told(stopped, in_result=in_result)
+            told = self._told(stopped, in_result=in_result)
+            return "\n".join(filter(None, (self._refused_told(), told)))
 
     def _end_contest(self) -> None:
         """End whatever keeps making what is taken away, and wait until nothing more appears."""
@@ -146,6 +155,19 @@ class GitWatch:
         self._contested = None
         self._times.clear()
 
+    def let_in(self, folder: Identity, name: str) -> int | None:
+        """Do what a command wants that renames the lock file of the settings `name` in a git folder
+        to it, if the settings may become so. Returns 0 if it is done, an error number if not, None
+        if the sandbox does not keep commands from doing it. Callable from any thread."""
+        with self._lock:
+            for seal in self._record.seals if self._record is not None else ():
+                refused = seal.let_in(folder, name)
+                if refused is not None:
+                    self._refused |= dict.fromkeys(refused)
+                    self._write()
+                    return errno.EPERM if refused else 0
+        return None
+
     def end_turn(self) -> None:
         """Disarm what commands made, before the user's own git meets it."""
         if self._record is None or not self._ran:
@@ -158,6 +180,7 @@ class GitWatch:
 
     def close(self) -> None:
         """Finish the watch; everything that commands started has ended."""
+        self.before_close()
         if self._record is None:
             return
         if self._messages is not None:
@@ -349,6 +372,13 @@ class GitWatch:
             )
         )
         return text
+
+    def _refused_told(self) -> str:
+        """Return what the model must know about settings that could not be written."""
+        with self._lock:
+            refused, self._refused = self._refused, {}
+        names = _few([quoted_path(name, _LONGEST_TOLD) for name in refused])
+        return f"[not written to git's settings: {names}; {_LET_IN}]" if refused else ""
 
     def _shown(self, path: Path) -> str:
         return display_path(path, self._scope.workspace)

@@ -37,6 +37,8 @@ _MODE_FAILURES = re.compile(
     r"\b(?:mode|permissions|file attributes)\b.*not permitted|\bf?chmod\b",
     re.IGNORECASE,
 )
+_TOLD_BY_WATCH = "could not write config file"
+"""What git says when it may not write a setting; the watch over git folders says which."""
 
 
 def refused_by_sandbox(
@@ -58,7 +60,11 @@ def refused_by_sandbox(
             "127.0.0.1 is the sandbox's own, so only what you start is there. If a service of the "
             f"user's is meant, they can open it with --allow 'network(127.0.0.1:{port})'"
         )
-    refused = [line for line in end.splitlines() if _RIGHTS_FAILURES.search(line)]
+    refused = [
+        line
+        for line in end.splitlines()
+        if _RIGHTS_FAILURES.search(line) and _TOLD_BY_WATCH not in line
+    ]
     if refused and sandbox.out_of_reach:
         return (
             f"{', '.join(map(str, sandbox.out_of_reach))} belongs to another user, and commands in "

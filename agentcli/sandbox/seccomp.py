@@ -6,7 +6,7 @@ import ctypes
 import errno
 import os
 import struct
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -40,6 +40,8 @@ _LOAD, _AND, _RETURN = 0x20, 0x54, 0x06
 _IF_EQUAL, _IF_AT_LEAST, _IF_ANY_BIT = 0x15, 0x35, 0x45
 _NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16
 _ALLOW, _KILL_PROCESS, _ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
+_ASK = 0x7FC00000
+"""Have the process that listens decide."""
 
 _PR_SET_NO_NEW_PRIVS, _PR_SET_SECCOMP, _SECCOMP_MODE_FILTER = 38, 22, 2
 
@@ -87,6 +89,24 @@ def seccomp_program(
     code += _when_equal(checked["socket"], allowed)
     code += _when_equal(checked["socketpair"], _allow_only((AF_UNIX,)))
     code.append(_answer(_ALLOW))
+    return _packed(code)
+
+
+def asking_program(numbers: Collection[int]) -> bytes:
+    """Return a `struct sock_filter[]` that asks its listener about these system calls, beside the
+    filter above."""
+    architecture = _ARCHITECTURES[os.uname().machine]
+    code = [
+        (_LOAD, 0, 0, _ARCHITECTURE),
+        *_when_equal(architecture, [(_LOAD, 0, 0, _NUMBER)], [_answer(_ALLOW)]),
+    ]
+    for number in numbers:
+        code += _when_equal(number, [_answer(_ASK)])
+    code.append(_answer(_ALLOW))
+    return _packed(code)
+
+
+def _packed(code: Iterable[_Instruction]) -> bytes:
     return b"".join(struct.pack("=HBBI", *instruction) for instruction in code)
 
 

@@ -13,12 +13,16 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
 from agentcli.errors import ConfigError
 from agentcli.files.access_scope import AccessScope
 from agentcli.files.private import dump_json
 from agentcli.sandbox.environment import session_caches
 from agentcli.system.programs import find_program
+
+if TYPE_CHECKING:
+    from agentcli.sandbox.renames import Renames
 
 BUBBLEWRAP = "bubblewrap"
 NO_LAYER = "none"
@@ -109,7 +113,7 @@ class Sandbox:
     Unix sockets, which could pass descriptors to other processes. `new_privileges`: programs may
     gain rights, as sudo does, because a user allowed the command to run with full rights.
     `host_ports`: ports of the machine's loopback that commands reach on their own loopback, if they
-    have one.
+    have one. `renames`: who is asked when commands replace a file that only bubblewrap protects.
     """
 
     layer: str
@@ -120,6 +124,7 @@ class Sandbox:
     once: bool = False
     new_privileges: bool = False
     host_ports: tuple[int, ...] = ()
+    renames: Renames | None = field(default=None, compare=False)
 
     @property
     def own_loopback(self) -> bool:
@@ -173,7 +178,9 @@ class Sandbox:
                 folders=folders,
             )
             # Sharing the machine's network also means sharing its abstract sockets.
-            steps = [limit, scope_installer() if self.network else None, descriptors]
+            scopes = scope_installer() if self.network else None
+            ask = self.renames.installer() if self.renames is not None else None
+            steps = [limit, scopes, ask, descriptors]
             return SpawnOptions("/", prefix, _all(steps), environment, sets_variables=True)
         if self.layer == "landlock":
             restrict = landlock_installer(

@@ -63,17 +63,6 @@ git -C part commit -q --allow-empty -m in-part && git add part && git commit -qm
 git fast-export HEAD | git fast-import --force --quiet && git bundle create -q b HEAD
 rm -rf copy bare.git shallow fresh patches a.tar b
 """
-SETTINGS = """
-git config rerere.enabled true
-git remote add other ./elsewhere
-git switch -qc tracking --track main
-git sparse-checkout set --no-cone '/*' && git sparse-checkout disable
-git branch renamed && git branch -m renamed again
-git submodule --quiet deinit -f part && git submodule --quiet update --init
-"""
-"""They write git's settings, which bubblewrap refuses."""
-
-
 COMMIT_DEEP = "cd a/b/c/d && git commit -q --allow-empty -m deep && git gc -q && echo WORKED"
 
 
@@ -103,21 +92,6 @@ def test_daily_work_goes_on(arena, layer, commands):
     git(place.workspace, "commit", "-qm", "with a submodule")
     assert failed(run_all(place, commands)) == []
     assert git(place.workspace, "fsck", "--no-dangling").strip() == ""
-
-
-@every_layer
-def test_settings_that_run_nothing_are_written_where_the_layer_lets_them(arena, layer):
-    place = arena(layer)
-    git(place.workspace, "commit", "-qm", "with a submodule")
-    before = (place.workspace / ".git/config").read_text()
-    told = run_all(place, SETTINGS)
-    if layer == "landlock":
-        assert failed(told) == []
-        assert "rerere" in (place.workspace / ".git/config").read_text()
-    else:
-        assert (place.workspace / ".git/config").read_text() == before
-        assert "could not write config file" in told[0]
-        assert "could not write config file" in told[1]
 
 
 @every_layer
