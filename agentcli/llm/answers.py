@@ -37,6 +37,9 @@ _LONGEST_WHOLE = 16_000_000
 """Most characters of an answer that is no stream."""
 _SHOWN = 200
 """Characters shown of an answer that is no JSON."""
+_ALIVE = re.compile("ping|alive|heartbeat")
+"""What events are called that only keep the connection open."""
+_NAMED_EVENT = re.compile("message_|content_block_|response[.]")
 _EVENT_LINE = re.compile(r"(?:data|event|id|retry|error)?:")
 _CALLED = re.compile(r"""(?:<function=|"name"\s*:\s*")([\w.-]+)""")
 _ARGUMENTS = re.compile(r"\{.*\}", re.DOTALL)
@@ -57,7 +60,14 @@ def taken_apart(
     first = next((line for line in lines if line.strip()), "")
     if _EVENT_LINE.match(first):
         return True, sent_events(chain([first], lines))
-    return False, iter([_whole(chain([first], lines), content_type)])
+    second = next((line for line in lines if line.strip()), "") if _is_json(first) else ""
+    if _is_json(second):
+        return True, (
+            _checked_event(_event(line, False))
+            for line in chain([first, second], lines)
+            if line.strip()
+        )
+    return False, iter([_whole(chain([first, second], lines), content_type)])
 
 
 def _whole(lines: Iterable[str], content_type: str) -> Mapping[str, Any]:
@@ -135,24 +145,45 @@ def sent_events(lines: Iterable[str]) -> Iterator[Mapping[str, Any]]:
     """
     data: list[str] = []
     length = 0
-    failed = False
+    kind = ""
     for line in chain(lines, [""]):
         if line.startswith("data:"):
-            data.append(line[5:].removeprefix(" "))
+            if len(data) == 1 and _is_json(data[0]):
+                yield from _events(data, kind)
+                data, length = [], 0
+            data.append(line[5:].removeprefix(" ").removeprefix("data: "))
             length += len(line)
             _check_length(length)
         elif not line and data:
-            text, data, length = "\n".join(data).strip(), [], 0
-            if text == "[DONE]":
-                yield {}
-            elif text:
-                yield _checked_event(_event(text, failed))
+            yield from _events(data, kind)
+            data, length, kind = [], 0, ""
         elif line.startswith(":"):
             yield COMMENT
         elif line.startswith("error:"):
             raise failure(line[6:])
         else:
-            failed = line.startswith("event:") and line[6:].strip() == "error"
+            kind = line[6:].strip() if line.startswith("event:") else ""
+
+
+def _is_json(text: str) -> bool:
+    """Whether a line is an event of its own, where no empty line follows."""
+    try:
+        return text.startswith("{") and text.endswith("}") and bool(json.loads(text))
+    except (ValueError, RecursionError):
+        return False
+
+
+def _events(data: list[str], kind: str) -> Iterator[Mapping[str, Any]]:
+    """Yield the event that these lines of data are, if it is no mere sign of life."""
+    text = "\n".join(data).strip()
+    if text.strip('"').lower() == "[done]":
+        yield {}
+    elif text in ("null", "{}", "[]") or _ALIVE.search(kind):
+        yield COMMENT
+    elif text:
+        event = _checked_event(_event(text, kind == "error"))
+        # Some gateways leave out what Anthropic and OpenAI repeat in the data.
+        yield {"type": kind, **event} if _NAMED_EVENT.match(kind) else event
 
 
 def _told(answer: object) -> str:

@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 from agentcli.llm.wire_protocol import tool_call
@@ -152,7 +153,9 @@ class OpenCalls:
                 and index in (None, call.index)
                 and not _begins_another(call, name, arguments)
             ]
-            late = found if found is not None and not found.id and not name else None
+            # Some gateways give each piece an id of its own.
+            is_open = found is not None and not (found.id and found.is_complete)
+            late = found if is_open and not name else None
             found = same[-1] if same else late
         elif found is not None and _begins_another(found, name, arguments):
             found = None
@@ -184,10 +187,13 @@ def _merge_beside(
 
 
 def whole_arguments(pieces: Sequence[str]) -> str:
-    """Return arguments from their pieces. Where a server repeats them whole, or sends `{}` before
-    the real ones, what remains is one object."""
+    """Return arguments from their pieces. Where a server repeats them whole, repeats in each piece
+    what came before, or sends `{}` before the real ones, what remains is one object."""
     text = "".join(pieces)
     objects = _objects(text)
+    grows = all(new.startswith(old) for old, new in pairwise(pieces))
+    if not objects and grows and pieces and _objects(pieces[-1]):
+        return pieces[-1]
     if len(objects) < 2:
         return text
     said = [each for each in objects if each]

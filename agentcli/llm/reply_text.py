@@ -30,6 +30,7 @@ _QUOTING = re.compile(r"(?:>|[-*+#|]|\d+[.)])*")
 _CODE_INDENTS = ("    ", "\t")
 _GOES_ON = re.compile(r"[a-z,.;:!?)\]}\"'`]")
 _PYTHON = re.compile(r"\[?\s*(?:\w+\.)*\w+\(")
+_NAME_PART = re.compile(r"[\w-]+")
 _NAMED = re.compile(r'"name"\s*:\s*"([^"\\]{1,64})"')
 _NOT_SAID = re.compile(
     r"\A\s*(?:<\|start\|>assistant)?(?:<\|channel\|>\w+(?: \w+)?<\|message\|>|"
@@ -83,7 +84,7 @@ def understood(
     reply that was cut off gets no calls."""
     thought = split_thought(reply.text)
     reasoning = "\n\n".join(filter(None, (reply.reasoning, thought.thinking)))
-    called = tuple(replace(call, name=whole_name(call.name)) for call in reply.tool_calls)
+    called = tuple(replace(call, name=whole_name(call.name, tools)) for call in reply.tool_calls)
     found = Found(thought.rest, [])
     if dialects and not called:
         found = find_calls(thought.rest, tools, dialects)
@@ -93,9 +94,10 @@ def understood(
         return reply, found, thought
     reply = replace(reply, text=found.said, reasoning=reasoning, tool_calls=called)
     if found.calls and reply.finish_reason in _USABLE:
+        named = [replace(call, name=whole_name(call.name, tools)) for call in found.calls]
         reply = replace(
             reply,
-            tool_calls=unique_calls(found.calls, "call_"),
+            tool_calls=unique_calls(named, "call_"),
             finish_reason=FinishReason.TOOL_CALLS,
             provider_data=_beside_calls(reply, thought, found),
         )
@@ -123,10 +125,13 @@ def _calls_in_thought(thought: str, tools: Tools, dialects: Collection[str]) -> 
     return found._replace(said="") if good else None
 
 
-def whole_name(name: str) -> str:
-    """Return a tool's name without the marks of channels that gpt-oss leaves at it."""
-    name, mark, _ = name.partition("<|")
-    return name.strip().removeprefix("functions.") if mark else name
+def whole_name(name: str, tools: Collection[str]) -> str:
+    """Return the name of the tool that a model means: without the marks of channels that gpt-oss
+    leaves at it, and without a namespace (`default_api.bash`) or capitals that are not its own."""
+    name = name.partition("<|")[0].strip()
+    parts = [] if name in tools else _NAME_PART.findall(name)
+    meant = {word for part in parts for word in (part, part.lower()) if word in tools}
+    return meant.pop() if len(meant) == 1 else name
 
 
 def split_thought(text: str) -> Thought:

@@ -95,7 +95,7 @@ class TextTools:
                 as_declared = found.calls and not self._tell_in_text
                 yield self._protocol.read_back(reply) if as_declared else reply
             elif isinstance(item, ToolCallStarted):
-                yield ToolCallStarted(whole_name(item.name))
+                yield ToolCallStarted(whole_name(item.name, tools))
             else:
                 yield item
 

@@ -232,8 +232,10 @@ def unique_calls(calls: Iterable[ToolCall], prefix: str) -> tuple[ToolCall, ...]
 
 def text_of(value: object) -> str:
     """Return a piece of text, or the joined text of a list of parts. Raises TypeError."""
+    if isinstance(value, Mapping):
+        value = [value]
     if isinstance(value, list):
-        parts = [part for part in value if part.get("type") in ("text", "output_text")]
+        parts = [part for part in value if part.get("type", "text") in ("text", "output_text")]
         return "".join(text_of(part["text"]) for part in parts)
     if not isinstance(value, str):
         raise TypeError(f"text expected, not {type(value).__name__}")

@@ -11,7 +11,7 @@ import json
 import os
 import signal
 from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterable, Iterator
 from contextlib import asynccontextmanager, suppress
 
 import anyio
@@ -93,7 +93,7 @@ async def _read(
 ) -> None:
     """Pass on the program's messages until it ends or breaks a limit."""
     assert process.stdout is not None
-    buffer, unasked = bytearray(), 0
+    buffer, block, unasked = bytearray(), bytearray(), 0
     try:
         while not health.fault and (data := await process.stdout.read(_CHUNK)):
             buffer += data
@@ -102,7 +102,7 @@ async def _read(
                 *lines, buffer = buffer.split(b"\n")
             elif len(buffer) > MOST_BYTES:
                 health.fault = f"it sent a message of more than {MOST_BYTES / 1e6:.0f} MB"
-            for line in filter(None, (bytes(each).strip() for each in lines)):
+            for line in _joined(lines, block):
                 messages = _parsed(line, health)
                 answers = [m for m in messages if isinstance(m, _ANSWERS)]
                 unasked = 0 if answers else unasked + len(line) + _COST_OF_MESSAGE
@@ -118,6 +118,23 @@ async def _read(
         health.lost("it ended")
         # This tells the SDK's session that nothing more will come, so open requests fail.
         to_session.close()
+
+
+def _joined(lines: Iterable[bytearray], block: bytearray) -> Iterator[bytes]:
+    """Yield `lines`; those over which a program spreads a value, indented, as one. `block` has what
+    came of one so far."""
+    for line in lines:
+        text = bytes(line.rstrip())
+        if text in (b"{", b"["):
+            block[:] = text
+        elif block and text[:1] in b" \t}]" and len(block) < MOST_BYTES:
+            block += text
+            if text[:1] in b"}]":
+                yield bytes(block)
+                block.clear()
+        elif text:
+            block.clear()
+            yield text.strip()
 
 
 def _parsed(line: bytes, health: Health) -> list[types.JSONRPCMessage]:

@@ -8,12 +8,14 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from agentcli.errors import LLMError, LLMErrorKind
-from agentcli.llm.answers import refused_reply, taken_apart
+from agentcli.llm.answers import COMMENT, refused_reply, taken_apart
 from agentcli.llm.classify import classify, stream_error
+from agentcli.llm.protocols.chat_completions import ChatCompletions
+from agentcli.llm.protocols.responses import Responses
 from agentcli.llm.provider import PROTOCOLS
 from agentcli.llm.waits import wait_of
 from agentcli.llm.wire_protocol import Endpoint, StillAlive
-from agentcli.messages import Message, Request
+from agentcli.messages import FinishReason, Message, Request
 from agentcli.messages import Reply as Whole
 from tests.conftest import MODELS
 from tests.server import Altered, Raw, Reply
@@ -33,6 +35,96 @@ def _taken(text: str, kind: str = "") -> tuple[bool, list[object]]:
 @pytest.mark.parametrize("start", ["", "\n\n", "\ufeff", "event: message\n", "id: 1\n"])
 def test_a_stream_is_read_whatever_its_label_says(kind, start):
     assert _taken(start + STREAM, kind) == (True, [CHUNK, {}])
+
+
+EVENT = json.dumps(CHUNK)
+ALIVE = COMMENT
+ODD_STREAMS = {
+    "one line end between events": (f"data: {EVENT}\ndata: {EVENT}\n", [CHUNK, CHUNK]),
+    "a label twice": (f"data: data: {EVENT}\n\n", [CHUNK]),
+    "nothing as a sign of life": (
+        f"data: null\n\ndata: {{}}\n\ndata: {EVENT}",
+        [ALIVE, ALIVE, CHUNK],
+    ),
+    "words as a sign of life": (f"event: ping\ndata: ping\n\ndata: {EVENT}", [ALIVE, CHUNK]),
+    "the end in other letters": (f'data: {EVENT}\n\ndata: "[done]"\n\n', [CHUNK, {}]),
+    "lines of JSON": (f"{EVENT}\n{EVENT}\n\n", [CHUNK, CHUNK]),
+    "the type only as the event's": (
+        'event: message_stop\ndata: {"x": 1}\n\n',
+        [{"type": "message_stop", "x": 1}],
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "events"), ODD_STREAMS.values(), ids=ODD_STREAMS)
+def test_a_stream_is_read_in_the_forms_that_gateways_give_it(text, events):
+    assert _taken(text) == (True, events)
+
+
+def _chat(*choices: dict[str, object]) -> Whole:
+    protocol = ChatCompletions(Endpoint("lab", "m", "http://127.0.0.1:9/v1", None))
+    *_, reply = (
+        each for each in protocol._read(iter([{"choices": [c]} for c in choices] + [{}]))
+        if isinstance(each, Whole)
+    )  # fmt: skip
+    return reply
+
+
+LS = {"id": "a", "function": {"name": "bash", "arguments": '{"command": "ls"}'}}
+PART = {"type": "text", "text": "Hi"}
+
+
+@pytest.mark.parametrize(
+    "choices",
+    [
+        [{"delta": {"content": "Hi"}}, {"index": "0", "delta": {}, "finish_reason": "stop"}],
+        [{"delta": {"content": [{"text": "Hi"}]}, "finish_reason": "stop"}],
+        [{"delta": {"content": PART}, "finish_reason": "stop"}],
+        [{"message": {"content": "Hi"}, "finish_reason": "stop"}],
+        [{"delta": {"content": "Hi"}}, {"message": {"content": "Hi"}, "finish_reason": "stop"}],
+    ],
+)
+def test_text_is_read_in_whatever_form_a_chunk_has_it(choices):
+    assert _chat(*choices).text == "Hi"
+
+
+@pytest.mark.parametrize(
+    ("choice", "finish"),
+    [
+        ({"delta": {"tool_calls": LS}, "finish_reason": "STOP"}, FinishReason.STOP),
+        ({"message": {"tool_calls": [LS]}, "finish_reason": "tool_use"}, FinishReason.TOOL_CALLS),
+        ({"delta": {"tool_calls": [LS]}, "finish_reason": "MAX_TOKENS"}, FinishReason.LENGTH),
+    ],
+)
+def test_calls_and_ends_are_read_in_the_forms_of_gateways(choice, finish):
+    reply = _chat(choice)
+    assert [call.name for call in reply.tool_calls] == ["bash"]
+    assert reply.finish_reason is finish
+
+
+ITEM = {"type": "function_call", "id": "fc_1", "call_id": "a", "name": "bash"}
+ADDED, DONE = "response.output_item.added", "response.output_item.done"
+END = {"type": "response.completed", "response": {"output": None}}
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [{"type": ADDED, "output_index": 0, "item": ITEM},
+         {"type": "response.function_call_arguments.done", "output_index": 0, "arguments": "{}"},
+         END],
+        [{"type": DONE, "output_index": 0, "item": {**ITEM, "arguments": "{}"}}, {}],
+        [{"type": DONE, "output_index": 0, "item": {**ITEM, "id": "fc_0", "name": "ls"}},
+         {"type": ADDED, "output_index": 0, "item": ITEM},
+         {"type": DONE, "output_index": 0, "item": {**ITEM, "call_id": "b", "arguments": "{}"}},
+         END],
+    ],
+)  # fmt: skip
+def test_items_are_read_in_the_forms_of_gateways(events):
+    protocol = Responses(Endpoint("lab", "m", "http://127.0.0.1:9/v1", None))
+    *_, reply = (each for each in protocol._read(iter(events)) if isinstance(each, Whole))
+    assert (reply.tool_calls[-1].name, reply.tool_calls[-1].arguments) == ("bash", "{}")
+    assert len(reply.tool_calls) == sum(e.get("type") == DONE for e in events) or len(events) == 3
 
 
 @pytest.mark.parametrize("kind", ["", "text/event-stream", "application/json"])

@@ -129,6 +129,18 @@ LABELLED = {
         [{"index": 0, "id": "a", "name": "bash", "arguments": A}],
         [{"index": 1, "id": "b", "name": "bash", "arguments": B}],
     ],
+    "an id of its own for each piece": [
+        [piece("bash", "", call_id="a", index=0)],
+        [piece(None, A[:5], call_id="b", index=0)],
+        [piece(None, A[5:], call_id="c", index=0)],
+        [piece("bash", B, call_id="d", index=1)],
+    ],
+    "each piece with what came before": [
+        [piece("bash", A[:5], call_id="a", index=0)],
+        [piece("bash", A[:9], call_id="a", index=0)],
+        [piece("bash", A, call_id="a", index=0)],
+        [piece("bash", B, call_id="b", index=1)],
+    ],
     "numbers as ids": [[piece("bash", A, call_id=1)], [piece("bash", B, call_id=2)]],
     "indices that begin at one": [
         [piece("bash", A, call_id="a", index=1)],

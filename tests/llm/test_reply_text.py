@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from agentcli.events.progress import ReasoningDelta, TextDelta, ToolCallStarted
 from agentcli.llm.call_dialects import BARE, DIALECTS
-from agentcli.llm.reply_text import Found, find_calls, split_thought
+from agentcli.llm.reply_text import Found, find_calls, split_thought, whole_name
 from agentcli.llm.shown_text import Shown
 from agentcli.settings import DIALECTS as NAMES
 
@@ -310,6 +310,27 @@ def test_arguments_may_hold_marks_and_lines():
 def test_a_broken_call_is_one_that_the_model_can_be_told_of(body, name, end):
     found = read(f"<tool_call>{body}{end}")
     assert [(call.name, call.arguments) for call in found.calls] == [(name, body)]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "bash",
+        "Bash",
+        " bash ",
+        "functions.bash",
+        "default_api:bash",
+        "bash()",
+        "bash<|channel|>json",
+    ],
+)
+def test_a_tool_is_known_by_the_name_that_a_model_gives_it(said):
+    assert whole_name(said, TOOLS) == "bash"
+
+
+@pytest.mark.parametrize("said", ["mcp__bash", "write.bash", "", "shell"])
+def test_a_name_that_may_mean_something_else_is_left_as_it_is(said):
+    assert whole_name(said, TOOLS) == said
 
 
 def test_a_call_of_no_tool_is_one_that_the_model_can_be_told_of():

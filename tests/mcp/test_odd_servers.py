@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from agentcli.mcp.stdio_transport import _parsed
+from agentcli.mcp.stdio_transport import _joined, _parsed
 from agentcli.mcp.transport import Health
 from tests.mcp.conftest import records, results, told, tools_told
 from tests.mcp.plain_server import PNG
@@ -201,3 +201,13 @@ def test_an_answer_beside_other_text_is_read_and_no_log_of_a_request(line):
 def test_messages_may_come_in_a_batch():
     batch = [{"jsonrpc": "2.0", "id": n, "result": {}} for n in range(3)]
     assert [each.id for each in _parsed(json.dumps(batch).encode(), Health())] == [0, 1, 2]
+
+
+def test_messages_over_several_lines_are_read_between_values_that_are_none():
+    answer = {"jsonrpc": "2.0", "id": 1, "result": {"tools": [{"name": "a"}]}}
+    printed = [json.dumps(answer, indent=2), "{\n  port: 3000\n}", "{", json.dumps(answer), "}"]
+    lines = "\n".join(printed).encode().split(b"\n")
+    found = [
+        m for line in _joined(map(bytearray, lines), bytearray()) for m in _parsed(line, Health())
+    ]
+    assert [each.id for each in found] == [1, 1]

@@ -39,11 +39,11 @@ _FINISH_REASONS = {
     "stop": FinishReason.STOP,
     "tool_calls": FinishReason.TOOL_CALLS,
     "function_call": FinishReason.TOOL_CALLS,
-    "length": FinishReason.LENGTH,
-    "model_length": FinishReason.LENGTH,
     "content_filter": FinishReason.CONTENT_FILTER,
     "sensitive": FinishReason.CONTENT_FILTER,
 }
+_LENGTH = re.compile("length|max_|limit")
+"""Finish reasons of replies that were cut off."""
 _FAILED = ("error", "network_error", "insufficient_system_resource")
 """Finish reasons of servers that could not complete the reply."""
 _TOO_LONG = "model_context_window_exceeded"
@@ -190,7 +190,7 @@ class _Collected:
     def take_choice(self, choice: Mapping[str, Any], delta: object) -> Iterator[StreamItem]:
         if isinstance(delta, Mapping):
             yield from self.take_delta(delta)
-        self.finish = str(choice.get("finish_reason") or self.finish)
+        self.finish = str(choice.get("finish_reason") or self.finish).lower()
         self.usage = choice.get("usage") or self.usage
 
     def take_delta(self, delta: Mapping[str, Any]) -> Iterator[StreamItem]:
@@ -208,6 +208,7 @@ class _Collected:
             yield ReasoningDelta(reasoning)
         merge(self.kept, {name: value for name, value in delta.items() if _is_kept(name, value)})
         pieces = delta.get("tool_calls") or []
+        pieces = [pieces] if isinstance(pieces, Mapping) else pieces
         if not pieces and (function := delta.get("function_call")):
             pieces = [{"function": function}] if function.get("name") or self.calls_begun else []
         for name in self.open_calls.take(pieces):
@@ -218,6 +219,10 @@ class _Collected:
     @property
     def calls_begun(self) -> bool:
         return bool(self.open_calls.calls)
+
+    @property
+    def has_begun(self) -> bool:
+        return bool(self.text or self.reasoning or self.calls_begun)
 
     def reply(self, *, ended: bool) -> Reply:
         """Return the whole reply. A server that marks the end, and counts the tokens, may leave out
@@ -230,7 +235,8 @@ class _Collected:
             raise LLMError(LLMErrorKind.CONTEXT_OVERFLOW, "the prompt is too long for the model")
         calls = self.open_calls.finished()
         usual = FinishReason.TOOL_CALLS if calls else FinishReason.STOP
-        finish = _FINISH_REASONS.get(self.finish, usual)
+        cut_off = FinishReason.LENGTH if _LENGTH.search(self.finish) else usual
+        finish = _FINISH_REASONS.get(self.finish, cut_off)
         if self.refusal and not self.text:
             finish = FinishReason.REFUSAL
         kept = {name: _sealed(value) for name, value in self.kept.items()}
@@ -254,8 +260,12 @@ class _Collected:
         )
 
 
+def _is_first(choice: Mapping[str, Any]) -> bool:
+    return choice.get("index") in (None, 0, "0")
+
+
 def _is_thought(part: object) -> bool:
-    return isinstance(part, Mapping) and part.get("type") not in ("text", "output_text")
+    return isinstance(part, Mapping) and part.get("type", "text") not in ("text", "output_text")
 
 
 def _sealed(value: Any) -> Any:
@@ -286,15 +296,17 @@ def _read(chunks: Iterator[Mapping[str, Any]], origin: str) -> Iterator[StreamIt
         collected.model = collected.model or chunk.get("model") or ""
         collected.usage = chunk.get("usage") or collected.usage
         for choice in chunk.get("choices") or []:
-            if not choice.get("index"):
-                yield from collected.take_choice(choice, choice.get("delta"))
+            if _is_first(choice):
+                # Gateways that only seem to stream send a message, also after its pieces.
+                whole = None if collected.has_begun else choice.get("message")
+                yield from collected.take_choice(choice, choice.get("delta") or whole)
         yield StillAlive(idle=True)
     if not answered:
         yield collected.reply(ended=False)
 
 
 def parse_reply(data: Mapping[str, Any], origin: str) -> Reply:
-    first = next((choice for choice in data["choices"] if not choice.get("index")), None)
+    first = next(filter(_is_first, data["choices"]), None)
     if first is None:
         raise bad_response("the server sent a reply without a message")
     collected = _Collected(origin, data.get("id") or "", data.get("model") or "")

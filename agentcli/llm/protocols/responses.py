@@ -39,6 +39,11 @@ _ENDS = ("response.completed", "response.incomplete", "response.failed", "respon
 _TEXT = ("response.output_text.delta", "response.refusal.delta")
 _REASONING = ("response.reasoning_summary_text.delta", "response.reasoning_text.delta")
 _ARGUMENTS = "response.function_call_arguments.delta"
+_WHOLE = {
+    "response.output_text.done": "text",
+    "response.function_call_arguments.done": "arguments",
+}
+"""Events that repeat what came in pieces, and where."""
 
 
 class Responses(OpenAIProtocol):
@@ -54,6 +59,7 @@ class Responses(OpenAIProtocol):
 
     def _read(self, events: Iterator[Mapping[str, Any]]) -> Iterator[StreamItem]:
         output = _Output()
+        answered = False
         for event in events:
             kind = event.get("type", "")
             if kind in _TEXT:
@@ -64,11 +70,14 @@ class Responses(OpenAIProtocol):
             elif kind == _ARGUMENTS:
                 output.add_arguments(event)
                 yield StillAlive()
+            elif kind in _WHOLE:
+                output.put_whole(event, event.get(_WHOLE[kind]))
             elif kind in ("response.output_item.added", "response.output_item.done"):
                 if name := output.put(event):
                     yield ToolCallStarted(name)
-            elif kind in _ENDS:
-                data = dict(check_object(event.get("response")))
+            elif kind in _ENDS or (not event and not answered and output.items()):
+                answered = True
+                data = dict(check_object(event.get("response") if event else {}))
                 data["output"] = data.get("output") or output.items()
                 if kind == "response.completed":
                     data["status"] = "completed"
@@ -148,11 +157,20 @@ class _Output:
     def __init__(self) -> None:
         self._items: dict[Any, dict[str, Any]] = {}
         self._pieces: dict[Any, list[str]] = {}
+        self._done: set[Any] = set()
 
     def put(self, event: Mapping[str, Any]) -> str:
         """Take an item that begins or is done; return the name of the call that begins with it."""
         item, place = event["item"], _place(event)
         known = self._items.pop(None, None) or self._items.get(place)
+        if known and place in self._done and known.get("id") != item.get("id"):
+            # Some servers give each item the same place.
+            self._items[object()] = self._items.pop(place)
+            self._pieces.pop(place, None)
+            self._done.remove(place)
+            known = None
+        if event["type"] == "response.output_item.done":
+            self._done.add(place)
         self._items[place] = dict(item)
         begins = known is None and item.get("type") == "function_call"
         return str(item.get("name") or "") if begins else ""
@@ -163,6 +181,12 @@ class _Output:
 
     def add_arguments(self, event: Mapping[str, Any]) -> None:
         self._pieces.setdefault(_place(event), []).append(text_of(event["delta"]))
+
+    def put_whole(self, event: Mapping[str, Any], text: object) -> None:
+        if isinstance(text, str) and text:
+            if event["type"] == "response.output_text.done":
+                self._items.setdefault(_place(event), {"type": "message"})
+            self._pieces[_place(event)] = [text]
 
     def items(self) -> list[dict[str, Any]]:
         return [_filled(item, self._pieces.get(place, ())) for place, item in self._items.items()]
@@ -204,11 +228,14 @@ _PLAIN = frozenset({"type", "id", "status", "role"})
 
 
 def _is_annotated(item: Mapping[str, Any]) -> bool:
-    return any(part.get("annotations") for part in item.get("content") or [])
+    parts = item.get("content") or []
+    return isinstance(parts, list) and any(part.get("annotations") for part in parts)
 
 
 def _text_of(item: Mapping[str, Any]) -> str:
     parts = item.get("content") or []
+    if isinstance(parts, str):
+        return parts
     return "".join(part.get("text") or part.get("refusal") or "" for part in parts)
 
 
@@ -255,7 +282,7 @@ def _finish(
         reason = (data.get("incomplete_details") or {}).get("reason")
         filtered = reason == "content_filter"
         return FinishReason.CONTENT_FILTER if filtered else FinishReason.LENGTH
-    parts = [part for item in messages for part in item.get("content") or []]
+    parts = [p for item in messages for p in item.get("content") or [] if isinstance(p, Mapping)]
     if parts and all(part.get("type") == "refusal" for part in parts):
         return FinishReason.REFUSAL
     return FinishReason.TOOL_CALLS if called else FinishReason.STOP
