@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -10,11 +10,12 @@ from typing import Literal
 from agentcli.errors import AgentError, LLMError, LLMErrorKind, internal_errors
 from agentcli.llm.catalog import Catalog
 from agentcli.llm.client import ModelClient
+from agentcli.llm.probing import Facts
 from agentcli.llm.provider import known_providers
 from agentcli.llm.registry import Providers
 from agentcli.llm.spending import CallBudget
 from agentcli.messages import Message, Request
-from agentcli.settings import LLMSettings
+from agentcli.settings import LLMSettings, PriceSettings
 from agentcli.ui.summary import quantity
 
 _LIMIT_S = 10.0
@@ -74,6 +75,19 @@ def local_models(registry: Providers) -> dict[str, list[str]]:
         provider, _, model = name.partition("/")
         found.setdefault(provider, []).append(model)
     return found
+
+
+def told_facts(registry: Providers, answers: Sequence[ProviderAnswer]) -> Mapping[str, Facts]:
+    """Return what the servers that `answers` came from say of their models, by full names, as far
+    as only they can say it."""
+    with ThreadPoolExecutor(max(len(answers), 1)) as pool:
+        said = pool.map(lambda each: registry.all_facts(each.provider, each.models), answers)
+        return {name: facts for found in said for name, facts in found.items()}
+
+
+def catalog_with(prices: Mapping[str, PriceSettings], told: Mapping[str, Facts]) -> Catalog:
+    """Return a catalogue in which the windows are those that servers have told."""
+    return Catalog(prices, lambda name: told[name].window if name in told else 0)
 
 
 def model_facts(catalog: Catalog, name: str) -> tuple[str, str, str]:

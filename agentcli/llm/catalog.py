@@ -51,17 +51,19 @@ class Catalog:
         return float(price.total_price)
 
     def context_tokens(self, name: str) -> int:
-        """Return the model's context window in tokens, by its server or the catalogue; a cautious
-        guess if neither has it. May wait for the server."""
-        if window := self._window_at(name):
+        """Return the model's context window in tokens; a cautious guess if it is not known. May
+        wait for the server."""
+        if window := self.known_context_tokens(name):
             return window
         known = known_providers().get(name.partition("/")[0])
-        if known is not None and known.key_env is None and not known.signs_in:
-            return LOCAL_CONTEXT_TOKENS
-        return self.known_context_tokens(name) or DEFAULT_CONTEXT_TOKENS
+        is_local = known is not None and known.key_env is None and not known.signs_in
+        return LOCAL_CONTEXT_TOKENS if is_local else DEFAULT_CONTEXT_TOKENS
 
     def known_context_tokens(self, name: str) -> int | None:
-        """Return the model's context window in tokens, if the catalogue has it."""
+        """Return the model's context window in tokens, if its server or the catalogue has it. May
+        wait for the server."""
+        if told := self._window_at(name):
+            return told
         price_list, model = _priced(name)
         if not price_list:
             return None

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit, urlunsplit
 
@@ -183,7 +184,13 @@ def facts_of(base_url: str, model: str) -> Facts | None:
 
 
 def _ask(future: Future[Facts], endpoint: Endpoint, asks: Sequence[Ask]) -> None:
-    facts = Facts()
+    future.set_result(facts_at(endpoint, [endpoint.model], asks).get(endpoint.model, Facts()))
+
+
+def facts_at(endpoint: Endpoint, models: Sequence[str], asks: Sequence[Ask]) -> Mapping[str, Facts]:
+    """Return what a server says of its models, of each in the first way of `asks` that fits; those
+    of which it says nothing are left out."""
+    facts: dict[str, Facts] = {}
     key = {"authorization": f"Bearer {endpoint.api_key}"} if endpoint.api_key else {}
     headers = {**key, **endpoint.headers}
     try:
@@ -193,13 +200,16 @@ def _ask(future: Future[Facts], endpoint: Endpoint, asks: Sequence[Ask]) -> None
             else:
                 client = open_until_asked.enter_context(_client(endpoint))
                 get = _getter(client, endpoint.base_url, headers)
-            found = (ask(get, endpoint.model) for ask in asks)
-            facts = next((each for each in found if each is not None), facts)
+            # What it says of one, it often says of all.
+            get = cache(get)
+            for model in models:
+                found = (ask(get, model) for ask in asks)
+                if said := next((each for each in found if each is not None), None):
+                    facts[model] = said
     except Exception:
         # Whatever a server answers, the work goes on as if it had not been asked.
         log.debug("%s was asked in vain", endpoint.base_url, exc_info=True)
-    finally:
-        future.set_result(facts)
+    return facts
 
 
 def _client(endpoint: Endpoint) -> httpx2.Client:

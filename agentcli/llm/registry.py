@@ -15,7 +15,16 @@ from agentcli.errors import ConfigError, SetupNeeded
 from agentcli.llm.catalog import catalogued_models
 from agentcli.llm.families import BY_PROTOCOL
 from agentcli.llm.findings import Findings
-from agentcli.llm.probing import Ask, Facts, begin, facts_of, listed, loaded_at, models_at
+from agentcli.llm.probing import (
+    Ask,
+    Facts,
+    begin,
+    facts_at,
+    facts_of,
+    listed,
+    loaded_at,
+    models_at,
+)
 from agentcli.llm.provider import (
     PROTOCOLS,
     address_variable,
@@ -212,18 +221,35 @@ class Providers:
         try:
             base_url = self._address(provider)
             found = facts_of(base_url, model)
-            may_ask = self._asks(provider, base_url) and not self._options(provider).api_key_command
-            if found is None and may_ask:
+            if found is None and self._may_ask(provider, base_url):
                 self.begin_asking(self.endpoint(name))
                 found = facts_of(base_url, model)
         except ConfigError:
             return Facts()
-        found = found or Facts()
-        if "tools" not in found.changes or self._options(provider).tool_format == "auto":
-            return found
-        # How tools are told is the user's choice.
-        others = {name: value for name, value in found.changes.items() if name != "tools"}
-        return replace(found, changes=others, told="")
+        return self._as_chosen(provider, found or Facts())
+
+    def all_facts(self, provider: str, models: Sequence[str]) -> Mapping[str, Facts]:
+        """Return what the server of a provider says of its models, of each by its full name; those
+        of which it says nothing are left out."""
+        try:
+            base_url = self._address(provider)
+            if not models or not self._may_ask(provider, base_url):
+                return {}
+            endpoint = self.endpoint(f"{provider}/{models[0]}")
+        except ConfigError:
+            return {}
+        said = facts_at(endpoint, models, self._asks(provider, base_url))
+        return {f"{provider}/{name}": self._as_chosen(provider, said[name]) for name in said}
+
+    def _may_ask(self, provider: str, base_url: str) -> bool:
+        return bool(self._asks(provider, base_url)) and not self._options(provider).api_key_command
+
+    def _as_chosen(self, provider: str, facts: Facts) -> Facts:
+        """Return `facts` without those about tools if the user has chosen how these are told."""
+        if "tools" not in facts.changes or self._options(provider).tool_format == "auto":
+            return facts
+        others = {name: value for name, value in facts.changes.items() if name != "tools"}
+        return replace(facts, changes=others, told="")
 
     def window(self, name: str) -> int:
         """Return the window that the server of `provider/model` says it has, in tokens; 0 if it

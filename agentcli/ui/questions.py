@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import textwrap
 from contextlib import suppress
 
 from agentcli.ui.approval_terminal import TTY, Closed, line_mode, open_terminal, read_line, write
-from agentcli.ui.sanitize import printable
+from agentcli.ui.sanitize import folded, printable
 
 
 class Questions:
@@ -26,8 +25,11 @@ class Questions:
     def tell(self, text: str = "", column: int | None = None) -> None:
         """Print `text`. Rows that are too long continue at `column`, by default at their own
         indentation."""
-        for row in printable(text).split("\n"):
-            write(self._fd, f"{self._wrapped(row, column)}\n")
+        shown = printable(text)
+        with suppress(OSError):
+            if (width := os.get_terminal_size(self._fd).columns) > 0:
+                shown = folded(shown, width, column)
+        write(self._fd, f"{shown}\n")
 
     def ask(self, question: str) -> str | None:
         """Return the answer without surrounding blanks; None at the end of input."""
@@ -56,16 +58,3 @@ class Questions:
         except BaseException:
             write(self._fd, "\n")
             raise
-
-    def _wrapped(self, row: str, column: int | None) -> str:
-        indent = " " * (len(row) - len(row.lstrip()) if column is None else column)
-        with suppress(OSError):
-            if 0 < (width := os.get_terminal_size(self._fd).columns) < len(row):
-                return textwrap.fill(
-                    row,
-                    width,
-                    subsequent_indent=indent,
-                    break_long_words=False,
-                    break_on_hyphens=False,
-                )
-        return row

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 import sys
+import textwrap
 from typing import TextIO
 
 _UNSAFE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -57,6 +58,25 @@ def printable(text: str, *, multiline: bool = True, strict: bool = False) -> str
 def pasted_text(text: str, *, multiline: bool = True) -> str:
     """Return pasted text as `printable` does; terminals send carriage returns for its newlines."""
     return printable(text.replace("\r\n", "\n").replace("\r", "\n"), multiline=multiline)
+
+
+def folded(text: str, width: int, indent: int | None = None) -> str:
+    """Return `text` with rows that are too long for `width` columns going on in the next, at the
+    column `indent`, by default at their own indentation. Words that are too long stay whole, so
+    that they can be copied."""
+    rows = []
+    for row in text.split("\n"):
+        own = len(row) - len(row.lstrip())
+        if len(row) > width:
+            row = textwrap.fill(
+                row,
+                width,
+                subsequent_indent=" " * (own if indent is None else indent),
+                break_long_words=False,
+                break_on_hyphens=False,
+            )
+        rows.append(row)
+    return "\n".join(rows)
 
 
 def _picture(match: re.Match[str]) -> str:

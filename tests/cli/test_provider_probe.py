@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 
+import pexpect
 import pytest
 
-from agentcli.cli.commands.models import line
+from agentcli.cli.commands.models import table
 from agentcli.cli.provider_probe import model_facts
 from agentcli.llm.catalog import Catalog
 from tests.conftest import MODELS
@@ -23,12 +24,67 @@ def only_openai(agent, server) -> None:
     del agent.env["ANTHROPIC_API_KEY"]
 
 
-def test_columns_fit_a_terminal():
+@pytest.fixture
+def small(agent, serve) -> str:
+    """The settings of a llama.cpp server that has loaded a model without a template for tools."""
+    props = {
+        "default_generation_settings": {"n_ctx": 4_096},
+        "chat_template_caps": {"supports_tools": False},
+    }
+    server = serve(keys=(), models=["smollm2"], pages={"/props": props})
+    folder = agent.home / ".config" / "agent"
+    folder.mkdir(parents=True)
+    text = f'[providers.llamacpp]\nbase_url = "{server.url}/v1"\n'
+    (folder / "config.toml").write_text(text)
+    return text
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_columns_fit_a_terminal(width):
     catalog = Catalog({})
-    row = line("anthropic/claude-sonnet-5-5", model_facts(catalog, "anthropic/claude-sonnet-5-5"))
-    assert row.split() == ["anthropic/claude-sonnet-5-5", "1M", "2", "10"]
-    assert line("ollama/qwen", model_facts(catalog, "ollama/qwen")).split()[1:] == ["-", "-", "-"]
-    assert len(row) <= 80
+    names = ["anthropic/claude-sonnet-5-5", "ollama/qwen", f"openrouter/{'long-' * 12}name"]
+    rows = list(table({name: model_facts(catalog, name) for name in names}, width))
+    assert [row.split() for row in rows[:3]] == [
+        ["model", "context", "$", "in", "$", "out"],
+        ["anthropic/claude-sonnet-5-5", "1M", "2", "10"],
+        ["ollama/qwen", "-", "-", "-"],
+    ]
+    known = [row for row in rows if row != names[2]]
+    assert len({len(row) for row in known}) == 1
+    assert len(known[0]) <= width
+    assert rows[-1].split()[-3:] == ["-", "-", "-"]
+
+
+def test_rows_that_are_too_long_go_on_below_the_first(agent, small):
+    agent.env["OPENAI_API_KEY"] = "sk-test-0123456789abcdef"
+    agent.env["OPENAI_BASE_URL"] = "http://127.0.0.1:9/v1"
+    child = agent.spawn("doctor", columns=60)
+    child.expect(pexpect.EOF)
+    rows = child.before.splitlines()
+    assert [row for row in rows if len(row) > 60 and len(row.split()) > 3] == []
+    assert all(row[:10].strip() in ("", "ok", "warning", "failed") for row in rows)
+    child = agent.spawn("models", columns=60)
+    child.expect(pexpect.EOF)
+    shown = [row.split() for row in child.before.splitlines()]
+    assert ["llamacpp/smollm2", "4.1k", "-", "-"] in shown
+
+
+def test_what_a_local_server_says_of_its_models_is_told(agent, small):
+    found = checks(agent)
+    assert found["llamacpp"]["detail"] == (
+        "answers, 1 model; its chat template does not know tools"
+    )
+    model = found["model"]
+    assert model["status"] == "warning"
+    assert model["detail"] == "llamacpp/smollm2 (4.1k tokens of context, price unknown)"
+    assert 'tool_format = "text"' in model["hint"]
+    (llamacpp,) = json.loads(agent("models", "--json").stdout)
+    assert llamacpp["known"]["smollm2"]["context_tokens"] == 4_096
+    settings = agent.home / ".config" / "agent" / "config.toml"
+    settings.write_text(f'{small}tool_format = "text"\n')
+    chosen = checks(agent)
+    assert (chosen["model"]["status"], chosen["model"]["hint"]) == ("ok", "")
+    assert chosen["llamacpp"]["detail"] == "answers, 1 model"
 
 
 def test_programs_are_told_windows_and_prices(agent, serve):

@@ -75,17 +75,19 @@ def test_a_conversation_begins_with_the_same_questions(agent, serve, asked):
 
 
 def test_a_local_server_is_found_and_the_person_chooses_its_model(agent, serve, asked):
-    server = serve(keys=(), models=["qwen3-coder:30b", "gemma3:12b"])
+    caps = {"chat_template_caps": {"supports_tools": False}}
+    server = serve(keys=(), models=["qwen3-coder:30b", "gemma3:12b"], pages={"/props": caps})
     settings = agent.home / ".config" / "agent" / "config.toml"
     settings.parent.mkdir(parents=True)
-    settings.write_text(f'# mine\n[providers.ollama]\nbase_url = "{server.url}/v1" # here\n')
+    settings.write_text(f'# mine\n[providers.llamacpp]\nbase_url = "{server.url}/v1" # here\n')
     child = asked("setup")
-    assert "runs on this machine, 2 models" in answer(child, "leave: ", "ollama")
+    assert "runs on this machine, 2 models" in answer(child, "leave: ", "llamacpp")
     assert "2  gemma3:12b" in answer(child, "number or name): ", "2")
     assert ended(child) == 0
-    assert settings.read_text().startswith("# mine\n[providers.ollama]\n")
+    assert "the chat template of this model does not know tools" in child.before
+    assert settings.read_text().startswith("# mine\n[providers.llamacpp]\n")
     assert "# here" in settings.read_text()
-    assert tomllib.loads(settings.read_text())["model"]["name"] == "ollama/gemma3:12b"
+    assert tomllib.loads(settings.read_text())["model"]["name"] == "llamacpp/gemma3:12b"
 
 
 def test_a_server_of_ones_own_is_set_up_too(agent, serve, asked):

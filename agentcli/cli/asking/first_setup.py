@@ -74,6 +74,8 @@ class _Setup:
             answer = self.with_key(provider) if wants_key else self._running(provider)
             model = None if answer is None else self._ask_model(provider, answer.models)
             if model is not None:
+                if told := self._registry.facts(model).told:
+                    self.terminal.tell(f"  {told}")
                 self._keep(model)
                 return True
         return False

@@ -16,10 +16,11 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
+from shutil import get_terminal_size
 from typing import Annotated, Literal
 
 from agentcli.app.agent_builder import AgentBuilder
@@ -31,14 +32,17 @@ from agentcli.cli.options import Json, option
 from agentcli.cli.places import here
 from agentcli.cli.provider_probe import (
     ProviderAnswer,
+    catalog_with,
     model_facts,
     probe_provider,
     probe_providers,
+    told_facts,
     try_model,
 )
 from agentcli.errors import AgentError, ConfigError, os_error_text
 from agentcli.files.output_folder import OutputFolder
 from agentcli.llm.catalog import Catalog
+from agentcli.llm.probing import Facts
 from agentcli.sandbox.environment import command_environment
 from agentcli.sandbox.probe_driver import ATTACKS
 from agentcli.sandbox.probes import probe, surprises
@@ -48,12 +52,13 @@ from agentcli.sessions.library import library_of
 from agentcli.sessions.store_selection import FILES, selected_store
 from agentcli.shell.shell import Shell
 from agentcli.system.programs import distrusted, find_program, sanitize_environment, user_environ
-from agentcli.ui.sanitize import say
+from agentcli.ui.sanitize import folded, say
 from agentcli.ui.summary import count
 
 _VERSION_LIMIT_S = 5
 _SHELL_LIMIT_S = 10
 _LEAST_FREE_MB = 100
+_INDENT = 10
 _HINTS = {
     "refused": "check the key and where it comes from",
     "no_credit": "add credit to the account, or use another model: -m provider/model",
@@ -80,11 +85,13 @@ def doctor(
     faults: list[ConfigError] = []
     builder = builder_for(here(), faults.append)
     checks = []
+    on_screen = sys.stdout.isatty()
     for check in _checks(builder, faults, asking):
         checks.append(check)
         if not as_json:
-            hint = f"\n{'':<10}{check.hint}" if check.hint and check.status != "ok" else ""
-            say(f"{check.status:<9} {check.name}: {check.detail}{hint}")
+            hint = f"\n{'':<{_INDENT}}{check.hint}" if check.hint and check.status != "ok" else ""
+            shown = f"{check.status:<{_INDENT}}{check.name}: {check.detail}{hint}"
+            say(folded(shown, get_terminal_size().columns, _INDENT) if on_screen else shown)
     if as_json:
         print(json.dumps([asdict(check) for check in checks], indent=2))
     return 3 if any(check.status == "failed" for check in checks) else 0
@@ -284,35 +291,51 @@ def _storage(home: Path) -> Check:
 
 
 def _providers(builder: AgentBuilder, asking: bool) -> Iterator[Check]:
-    found = list(probe_providers(builder.registry()))
+    registry = builder.registry()
+    found = list(probe_providers(registry))
+    told = told_facts(registry, found)
     for each in found:
         if each.error:
             yield Check(each.provider, "warning", each.error, _HINTS.get(each.standing, ""))
         else:
-            yield Check(each.provider, "ok", f"answers, {count(len(each.models), 'model')}")
+            yield Check(each.provider, "ok", _answers(each, told))
     try:
-        name = builder.registry().choose(builder.settings.model.name)
-        builder.registry().endpoint(name)
+        name = registry.choose(builder.settings.model.name)
+        registry.endpoint(name)
     except ConfigError as error:
         yield Check("model", "failed", error.message, error.hint)
         return
     provider = name.partition("/")[0]
     answer: ProviderAnswer | None
     if asking:
-        answer = try_model(builder.registry(), name, Catalog(builder.settings.prices))
+        answer = try_model(registry, name, Catalog(builder.settings.prices))
     else:
         answer = next((r for r in found if r.provider == provider), None)
         if provider != "scripted":
-            answer = answer or probe_provider(builder.registry(), provider)
+            answer = answer or probe_provider(registry, provider)
     if answer is not None and answer.error:
         hint = _HINTS.get(answer.standing, "check the key and the address")
         yield Check("model", "failed", f"{name}: {answer.error}", hint)
     else:
-        yield Check("model", "ok", f"{name} ({_facts(builder, name)}{', answers' * asking})")
+        facts = told.get(name) or registry.facts(name)
+        catalog = catalog_with(builder.settings.prices, {name: facts})
+        detail = f"{name} ({_facts(catalog, name)}{', answers' * asking})"
+        yield Check("model", "warning" if facts.told else "ok", detail, facts.told)
 
 
-def _facts(builder: AgentBuilder, name: str) -> str:
-    window, prompt, output = model_facts(Catalog(builder.settings.prices), name)
+def _answers(answer: ProviderAnswer, told: Mapping[str, Facts]) -> str:
+    """Return how many models a provider has, and how many of them get tools as text."""
+    said = [told.get(f"{answer.provider}/{model}", Facts()) for model in answer.models]
+    as_text = sum(facts.changes.get("tools") == "text" for facts in said)
+    models = f"answers, {count(len(said), 'model')}"
+    if not as_text:
+        return models
+    which = "its chat template" if len(said) == 1 else f"the chat template of {as_text}"
+    return f"{models}; {which} does not know tools"
+
+
+def _facts(catalog: Catalog, name: str) -> str:
+    window, prompt, output = model_facts(catalog, name)
     context = "context unknown" if window == "-" else f"{window} tokens of context"
     price = "price unknown" if prompt == "-" else f"${prompt} in and ${output} out per million"
     return f"{context}, {price}"

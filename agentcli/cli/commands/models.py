@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
+from shutil import get_terminal_size
 from typing import Any
 
 from agentcli.cli.builders import builder_for, report_config_error
@@ -20,23 +22,32 @@ from agentcli.cli.error_reporting import print_error
 from agentcli.cli.options import Json, NoPager
 from agentcli.cli.pager import paged
 from agentcli.cli.places import here
-from agentcli.cli.provider_probe import ProviderAnswer, model_facts, probe_providers
+from agentcli.cli.provider_probe import (
+    ProviderAnswer,
+    catalog_with,
+    model_facts,
+    probe_providers,
+    told_facts,
+)
 from agentcli.llm.catalog import Catalog
 from agentcli.ui.sanitize import printable, say, say_note
 
-_NAME_WIDTH = 48
+_GAP = 2
 _HEADINGS = ("context", "$ in", "$ out")
 
 
 def models(no_pager: NoPager = False, as_json: Json = False) -> int:
     builder = builder_for(here(), report_config_error)
-    found = list(probe_providers(builder.registry()))
-    catalog = Catalog(builder.settings.prices)
+    registry = builder.registry()
+    found = list(probe_providers(registry))
+    columns = sys.stdout.isatty()
+    told = told_facts(registry, found) if columns or as_json else {}
+    catalog = catalog_with(builder.settings.prices, told)
     if as_json:
         print(json.dumps([_as_dict(answer, catalog) for answer in found], indent=2))
     else:
         with paged(no_pager):
-            _print(found, catalog)
+            _print(found, catalog if columns else None)
     return 0 if any(answer.models for answer in found) else _tell_why_none(found)
 
 
@@ -59,22 +70,32 @@ def _tell_why_none(found: list[ProviderAnswer]) -> int:
     return 3
 
 
-def _print(found: list[ProviderAnswer], catalog: Catalog) -> None:
-    columns = sys.stdout.isatty()
-    if columns and any(answer.models for answer in found):
-        print(line("model", _HEADINGS))
+def _print(found: list[ProviderAnswer], catalog: Catalog | None) -> None:
+    """Print the names, in a table if there is a catalogue for it, and what went wrong."""
+    names = [f"{answer.provider}/{model}" for answer in found for model in answer.models]
+    if catalog is not None:
+        shown = {printable(name, multiline=False): model_facts(catalog, name) for name in names}
+        names = list(table(shown, get_terminal_size().columns)) if names else []
+    for row in names:
+        say(row)
     for answer in found:
-        for model in answer.models:
-            name = f"{answer.provider}/{model}"
-            say(line(name, model_facts(catalog, name)) if columns else name)
         if answer.error:
             say_note(f"{answer.provider}: {answer.error}")
 
 
-def line(name: str, cells: tuple[str, ...]) -> str:
-    """Return a row of at most 80 columns, unless the name alone is wider than its column."""
-    name = printable(name, multiline=False)
-    return f"{name:<{_NAME_WIDTH}} " + " ".join(f"{cell:>9}" for cell in cells)
+def table(facts: Mapping[str, tuple[str, ...]], width: int) -> Iterator[str]:
+    """Yield rows of names and what is known of them, with headings. If a name is too long for that,
+    its facts have the next row."""
+    rows = {"model": _HEADINGS, **facts}
+    cells = [max(map(len, column)) for column in zip(*rows.values(), strict=True)]
+    room = width - sum(cells) - _GAP * len(cells) - 1
+    longest = min(max(map(len, rows)), max(room, len("model")))
+    for name, row in rows.items():
+        if len(name) > longest:
+            yield name
+            name = ""
+        known = (f"{'':{_GAP}}{cell:>{size}}" for cell, size in zip(row, cells, strict=True))
+        yield f"{name:<{longest}}{''.join(known)}"
 
 
 def _as_dict(answer: ProviderAnswer, catalog: Catalog) -> dict[str, Any]:

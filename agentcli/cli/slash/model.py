@@ -11,10 +11,9 @@ from threading import Thread
 
 from agentcli.app.agent_builder import AgentBuilder
 from agentcli.cli.conversation.conversation import Conversation
-from agentcli.cli.provider_probe import model_facts, probe_providers
+from agentcli.cli.provider_probe import catalog_with, model_facts, probe_providers, told_facts
 from agentcli.cli.slash_command import SlashCommand, beginning
 from agentcli.errors import ConfigError, NothingChosen
-from agentcli.llm.catalog import Catalog
 from agentcli.ui.choices import Choice, aligned
 from agentcli.ui.picker import Question, pick
 from agentcli.ui.prompt.control import Completion
@@ -59,13 +58,15 @@ def model(conversation: Conversation, argument: str) -> None:
 
 def _choose_model(conversation: Conversation) -> str:
     with conversation.working():
-        answers = list(probe_providers(conversation.builder.registry()))
+        registry = conversation.builder.registry()
+        answers = list(probe_providers(registry))
+        told = told_facts(registry, answers)
     names = [f"{each.provider}/{model}" for each in answers for model in each.models]
     if not names:
         why = "; ".join(f"{each.provider}: {each.error}" for each in answers if each.error)
         raise ConfigError(why or "no model can be reached", hint="agent setup asks for a key")
     _names.learn(names)
-    catalog = Catalog(conversation.settings.prices)
+    catalog = catalog_with(conversation.settings.prices, told)
     now = conversation.status.model
     names = list(dict.fromkeys([now, *names]))
     cells = [[Span(cell, "dim") for cell in model_facts(catalog, name)] for name in names]
