@@ -186,6 +186,13 @@ rm -rf .git/objects
 find .git -delete
 find .git -type f -delete
 cd .git && rm -rf *
+D=.git; cd $D && rm -rf *
+D=~/project; cd "$D" && echo x >> .git/config
+cd $PWD && rm -rf .git
+cd "$(git rev-parse --show-toplevel)" && rm -rf .git
+cd src && cd $OLDER && cd ~/project && rm -rf .git
+if true; then cd src; fi; rm -rf .git
+eval true; rm -rf .git
 """.strip().splitlines()
 
 MACHINE = """
@@ -371,6 +378,11 @@ git push --force
 git reset --hard
 git clean -fdx
 git config user.name x
+cd $UNKNOWN && git init -q && echo x >> .git/config
+cd $(mktemp -d) && git init -q && rm -rf .git
+D=/tmp/x; cd "$D" && cd y && echo x >> .git/config
+for d in /tmp/a /tmp/b; do cd $d; echo x >> .git/config; done
+cd - && echo x >> .git/config
 cat .git/config
 ls .git
 grep -r 'rm -rf /' .

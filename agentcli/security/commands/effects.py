@@ -102,8 +102,13 @@ def operands(words: Words, valued: str = "") -> list[str | None]:
 
 
 def effects(command: SimpleCommand, expander: Expander) -> Iterator[Effect]:
-    """Yield the effects of one command, as far as they are known."""
-    here = expander.at(command.cwd)
+    """Yield the effects of one command, as far as they are known, in each folder that it may run
+    in."""
+    for here in expander.around(command):
+        yield from _effects(command, here)
+
+
+def _effects(command: SimpleCommand, here: Expander) -> Iterator[Effect]:
     words = command.words
     yield from _redirected(command, here)
     name = system_command_name(words)
@@ -132,8 +137,12 @@ def deletes_unknown(command: SimpleCommand, expander: Expander) -> bool:
     words = command.words
     if system_command_name(words) != "rm" or not any(map(_RECURSIVE.fullmatch, options(words))):
         return False
-    here = expander.at(command.cwd)
-    return any(not _targets(command, word, here) for word in operands(words) if word != "")
+    return any(
+        not _targets(command, word, here)
+        for here in expander.around(command)
+        for word in operands(words)
+        if word != ""
+    )
 
 
 def _redirected(command: SimpleCommand, here: Expander) -> Iterator[Effect]:

@@ -38,7 +38,9 @@ class SimpleCommand:
     piped_from: SimpleCommand | None = None
     cwd: str | None = None
     """The folder to which a literal `cd` before it changed; None if there was none, or it is not
-    known."""
+    known from the words alone."""
+    moves: tuple[str, ...] = ()
+    """If it is not: the folders changed to, as written, each seen from the one before."""
     levels: tuple[Words, ...] = ()
     """The original words of each wrapper and, last, of the command itself."""
     unknown: tuple[str, ...] = ()

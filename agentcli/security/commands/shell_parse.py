@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os.path
 import re
+import shlex
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -37,6 +38,13 @@ _BRANCHING = frozenset(
     """if_statement while_statement for_statement case_statement
     c_style_for_statement""".split()  # noqa: SIM905
 )
+_LISTS = frozenset(("list", "pipeline", "negated_command"))
+_Place = tuple[str | None, tuple[str, ...]]
+"""Where a command runs: SimpleCommand's `cwd` and `moves`."""
+_MOVING = (("cd",), ("pushd",), ("popd",))
+_MOST_MOVES = 16
+_UNKNOWN_WORD = "$(cd)"
+_UNKNOWN_PLACE: _Place = (None, (_UNKNOWN_WORD,))
 _RESERVED = frozenset(
     "if then else elif fi for in do done while until case esac select function { } !".split()  # noqa: SIM905
 )
@@ -63,6 +71,8 @@ class _Around:
     """What the statements around a command contribute to it."""
 
     redirects: tuple[Redirect, ...] = ()
+    of_last: tuple[Redirect, ...] = ()
+    """Redirects that the grammar puts around a list, and which belong to its last command."""
     assigned: tuple[str, ...] = ()
     wrappers: tuple[str, ...] = ()
     levels: tuple[Words, ...] = ()
@@ -84,14 +94,14 @@ class _Limits:
 
 
 def _parse(
-    text: str, around: _Around, limits: _Limits, depth: int = 0, cwd: str | None = None
+    text: str, around: _Around, limits: _Limits, depth: int = 0, place: _Place = (None, ())
 ) -> Script:
     """Parse a script. Raises Unreadable, RecursionError."""
     if depth > _MAX_DEPTH:
         raise Unreadable("its parts are nested too deeply")
     source = text.encode("utf-8", "surrogatepass")
     root = read(text, source, limits.time_limit)
-    reader = _Reader(source, limits, depth, cwd)
+    reader = _Reader(source, limits, depth, place)
     reader.visit(root, around)
     found = tokens(text)
     verified = found is not None and agree(text, source, root, found)
@@ -135,7 +145,7 @@ class _Reader:
     source: bytes
     limits: _Limits
     depth: int
-    cwd: str | None = None
+    place: _Place = (None, ())
     commands: list[SimpleCommand] = field(default_factory=list)
     named: dict[str, None] = field(default_factory=dict)
     assigned: list[tuple[str, str]] = field(default_factory=list)
@@ -152,6 +162,8 @@ class _Reader:
 
     def visit(self, node: Node, around: _Around) -> None:
         """Collect what may run in `node`."""
+        if around.of_last and node.type not in _LISTS:
+            around = replace(around, redirects=(*around.of_last, *around.redirects), of_last=())
         handler = _HANDLERS.get(node.type)
         if handler is not None:
             handler(self, node, around)
@@ -159,11 +171,12 @@ class _Reader:
         if node.is_named and node.type not in _PASSED_THROUGH:
             self.doubt(_SYNTAX)
         self._check_expression(node)
-        before = self.cwd
+        before = self.place
+        last = node.named_children[-1:]
         for child in node.children:
-            self.visit(child, around)
-        if node.type in _BRANCHING and self.cwd != before:
-            self.cwd = None
+            self.visit(child, around if [child] == last else replace(around, of_last=()))
+        if node.type in _BRANCHING and self.place != before:
+            self.place = _either(before, self.place)
 
     def _check_expression(self, node: Node) -> None:
         """Check for expansions that evaluate a variable's value or set a variable."""
@@ -264,7 +277,10 @@ class _Reader:
         for child in node.children:
             if child != body:
                 redirects += self.redirects(child, around)
-        inner = replace(around, redirects=(*redirects, *around.redirects))
+        if body is not None and body.type in _LISTS:
+            inner = replace(around, of_last=tuple(redirects))
+        else:
+            inner = replace(around, redirects=(*redirects, *around.redirects))
         count = len(self.commands)
         if body is not None:
             self.visit(body, inner)
@@ -345,9 +361,10 @@ class _Reader:
         """Handle a pipeline, where each stage runs in a shell of its own."""
         piped_from = around.piped_from
         for child in node.named_children:
-            count, before = len(self.commands), self.cwd
-            self.visit(child, replace(around, piped_from=piped_from))
-            self.cwd = before
+            count, before = len(self.commands), self.place
+            of_last = around.of_last if child == node.named_children[-1] else ()
+            self.visit(child, replace(around, piped_from=piped_from, of_last=of_last))
+            self.place = before
             if len(self.commands) > count:
                 piped_from = self.commands[-1]
 
@@ -356,7 +373,7 @@ class _Reader:
         text = self.text(node)
         if text.startswith("`") and re.search(r"[`\\\"]", text[1:-1]):
             self.doubt("quotes within backticks can be read in two ways")
-        before = self.cwd
+        before = self.place
         inner = around if node.type == "subshell" else _Around()
         for child in node.children:
             if child.type == "file_redirect":
@@ -364,17 +381,17 @@ class _Reader:
                 self.emit([], [], self.text(node), replace(inner, redirects=(found,)))
             else:
                 self.visit(child, inner)
-        self.cwd = before
+        self.place = before
 
     def function(self, node: Node, around: _Around) -> None:
         self.doubt(FUNCTION)
-        before = self.cwd
+        before = self.place
         for child in node.named_children[1:]:
             if child.type.endswith("_redirect"):
                 around = replace(around, redirects=tuple(self.redirects(child, around)))
             else:
                 self.visit(child, around)
-        self.cwd = before
+        self.place = before
 
     def subscript(self, node: Node, around: _Around) -> None:
         index = node.child_by_field_name("index")
@@ -415,11 +432,12 @@ class _Reader:
                     assignments=around.assigned,
                     wrappers=around.wrappers,
                     piped_from=around.piped_from,
-                    cwd=self.cwd,
+                    cwd=self.place[0],
+                    moves=self.place[1],
                     levels=levels,
                 )
             )
-        self._note_builtins(words)
+        self._note_builtins(words, whole.unknown)
         if inside is None:
             return
         if inside.unclear:
@@ -437,22 +455,24 @@ class _Reader:
             self._nested(script, inner, runs_here=name in ("eval", "trap"))
 
     def _nested(self, text: str, around: _Around, *, runs_here: bool) -> None:
-        script = _parse(text, around, self.limits, self.depth + 1, self.cwd)
+        script = _parse(text, around, self.limits, self.depth + 1, self.place)
         for doubt in script.doubts:
             self.doubt(doubt)
         self.verified = self.verified and script.verified
         self.commands += script.commands
         self.assigned += script.assigned
         if runs_here:
-            self.cwd = None
+            if any(command.words[:1] in _MOVING for command in script.commands):
+                self.place = _UNKNOWN_PLACE
             for command in script.commands:
                 self.named.update(dict.fromkeys(command.assignments))
 
-    def _note_builtins(self, words: Words) -> None:
-        """Track builtins that change the folder or variables for what follows."""
+    def _note_builtins(self, words: Words, unknown: tuple[str, ...]) -> None:
+        """Track builtins that change the folder or variables for what follows. `unknown` are the
+        unknown words as written."""
         name = words[0] if words else None
-        if name in ("cd", "pushd", "popd"):
-            self._change_folder(words)
+        if words[:1] in _MOVING:
+            self.place = _moved(self.place, words, unknown)
         elif name in ("read", "mapfile", "readarray", "getopts", "unset"):
             self.named.update((w, None) for w in words[1:] if w and not w.startswith("-"))
         elif name in ("export", "declare", "typeset", "local", "readonly"):
@@ -460,16 +480,33 @@ class _Reader:
         elif name == "printf" and words[1:2] == ("-v",) and words[2:3] not in ((), (None,)):
             self.named[str(words[2])] = None
 
-    def _change_folder(self, words: Words) -> None:
-        operands = [w for w in words[1:] if w is None or not w.startswith("-") or w == "-"]
-        target = operands[0] if len(operands) == 1 else None
-        if words == ("cd",):
-            self.cwd = "~"
-        elif target in (None, "-", "") or words[0] == "popd":
-            self.cwd = None
-        else:
-            assert target is not None
-            self.cwd = os.path.normpath(Path(self.cwd or "") / target)
+
+def _moved(place: _Place, words: Words, unknown: tuple[str, ...]) -> _Place:
+    """Return where a command of these words that changes the folder leads from `place`."""
+    operands = [w for w in words[1:] if w is None or not w.startswith("-") or w == "-"]
+    folder, moves = place
+    if words == ("cd",):
+        return "~", ()
+    if len(operands) != 1 or words[0] != "cd":
+        return _UNKNOWN_PLACE
+    target = operands[0]
+    if target == "-":
+        return _UNKNOWN_PLACE if folder or moves else (None, ('"$OLDPWD"',))
+    if target is None:
+        written = unknown[0] if len(unknown) == 1 else _UNKNOWN_WORD
+        before = moves or ((shlex.quote(folder),) if folder else ())
+        return (None, (*before, written)) if len(moves) < _MOST_MOVES else _UNKNOWN_PLACE
+    if moves and not target.startswith(("/", "~")):
+        return (None, (*moves, shlex.quote(target))) if len(moves) < _MOST_MOVES else _UNKNOWN_PLACE
+    return os.path.normpath(Path(folder or "") / target) if target else folder, ()
+
+
+def _either(one: _Place, other: _Place) -> _Place:
+    """Return a place that is one of two."""
+    if one[1] or other[1]:
+        return _UNKNOWN_PLACE
+    first, second = (shlex.quote(folder or ".") for folder, _ in (one, other))
+    return None, (f"{{{first},{second}}}",)
 
 
 _HANDLERS = {

@@ -11,6 +11,7 @@ from itertools import islice, product
 from pathlib import Path
 from pwd import getpwnam
 
+from agentcli.security.commands.script import SimpleCommand
 from agentcli.security.commands.shell_words import Part, parts, tokens
 
 _MOST_CANDIDATES = 256
@@ -69,9 +70,16 @@ class Target:
         return replace(self, places=self.places[:1])
 
 
-def _join(folder: str, text: str) -> str:
-    """Keep a trailing slash, which means the target of a symlink instead of the symlink."""
-    return text if text.startswith("/") else f"{folder}/{text}"
+def _join(folder: str | None, text: str) -> str | None:
+    """Keep a trailing slash, which means the target of a symlink instead of the symlink. Return
+    None if the path can't be known."""
+    if text.startswith("/"):
+        return text
+    return None if folder is None else f"{folder}/{text}"
+
+
+def _has_globs(text: str) -> bool:
+    return _GLOB.search(_ESCAPED.sub("", text)) is not None
 
 
 def _real(path: str) -> Path:
@@ -106,13 +114,16 @@ def _without_everything(pattern: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
 
 @dataclass(frozen=True)
 class Expander:
-    """Expands words as a shell in `cwd` with these variables would. `values` are literal
-    assignments in the script: any of them may apply where a variable is used."""
+    """Expands words as a shell in `cwd` with these variables would; if that is None, the folder is
+    not known, and relative paths lead nowhere. `values` are literal assignments in the script: any
+    of them may apply where a variable is used."""
 
-    cwd: str
+    cwd: str | None
     home: str
     environ: Mapping[str, str] = field(default_factory=dict)
     values: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    stays: bool = False
+    """Take a folder that is not known for this one, where a wrong guess leads to a question."""
 
     def with_variables(self, assigned: Iterable[tuple[str, str]]) -> Expander:
         """Return an expander that also knows variables, given by name and value as written."""
@@ -128,6 +139,21 @@ class Expander:
         if folder is None:
             return self
         return replace(self, cwd=_join(self.cwd, self._tilde(folder)))
+
+    def around(self, command: SimpleCommand) -> list[Expander]:
+        """Return expanders for all folders that `command` may run in."""
+        found: list[str | None] = [self.at(command.cwd).cwd]
+        for written in command.moves:
+            texts = [text and (None if _has_globs(text) else text) for text in self.texts(written)]
+            after = (
+                _join(folder, _ESCAPED.sub(r"\1", text)) if text else None
+                for folder in found
+                for text in texts or [None]
+            )
+            found = [*islice(after, _MOST_CANDIDATES)]
+            found += [None] * (len(found) == _MOST_CANDIDATES)
+        otherwise = self.cwd if self.stays else None
+        return [replace(self, cwd=folder) for folder in {each or otherwise: None for each in found}]
 
     def texts(self, raw: str) -> list[str | None]:
         """Return what the written word `raw` may stand for; None among it means something unknown.
@@ -158,9 +184,11 @@ class Expander:
         return [self._target(text, raw) for raw in candidates for text in self.texts(raw) if text]
 
     def _target(self, text: str, written: str) -> Target:
-        absolute = "/" + _join(self.cwd, text).lstrip("/")
-        parts = absolute.split("/")
-        at = next((i for i, part in enumerate(parts) if _GLOB.search(_ESCAPED.sub("", part))), None)
+        path = _join(self.cwd, text)
+        if path is None:
+            return Target((), (), written)
+        parts = f"/{path.lstrip('/')}".split("/")
+        at = next((i for i, part in enumerate(parts) if _has_globs(part)), None)
         base = _ESCAPED.sub(r"\1", "/".join(parts[:at])) or "/"
         if at is not None:
             rest = os.path.normpath("/" + "/".join(parts[at:])).split("/")[1:]
@@ -177,7 +205,8 @@ class Expander:
             return text
         user, slash, rest = text[1:].partition("/")
         if user in ("", "+"):
-            return (self.cwd if user else self.home) + slash + rest
+            folder = self.cwd if user else self.home
+            return text if folder is None else folder + slash + rest
         try:
             return getpwnam(user).pw_dir + slash + rest
         except KeyError:
@@ -197,7 +226,11 @@ class Expander:
         return [part.text]
 
     def _output(self, script: str) -> list[str | None]:
-        """Return what `script` may print, if it is nothing but pwd, echo or printf."""
+        """Return what `script` may print, if it is nothing but pwd, echo, printf or a question for
+        the root of the repository."""
+        if script.split() == ["git", "rev-parse", "--show-toplevel"] and self.cwd is not None:
+            around = (Path(self.cwd), *Path(self.cwd).parents)
+            return [next((str(folder) for folder in around if (folder / ".git").exists()), None)]
         places = tokens(script) or []
         name, *arguments = [script[t.start : t.end] for t in places] or [""]
         if name == "pwd" and not arguments:
@@ -232,7 +265,7 @@ class Expander:
         if name in "@*":
             return [""]
         known: list[str | None] = [*self.values.get(name, ())]
-        given = {**self.environ, "PWD": self.cwd, "HOME": self.home}
+        given: dict[str, str | None] = {**self.environ, "PWD": self.cwd, "HOME": self.home}
         return [*known, given[name]] if name in given else known or [None]
 
 

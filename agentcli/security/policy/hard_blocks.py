@@ -8,6 +8,7 @@ import stat
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -173,7 +174,7 @@ class HardBlocks:
     def _python(self, code: str) -> str:
         if len(code) > _LONGEST:
             return _too_long(code)
-        found = read_python(code, self._expander.home, self._expander.cwd)
+        found = read_python(code, self._expander.home, self.cwd())
         if found.forks or (not found.parsed and _is_fork_bomb(code)):
             return _FORK_BOMB
         if found.kills_all:
@@ -271,8 +272,7 @@ class HardBlocks:
         only read."""
         if only_reads(command) or system_command_name(command.words) == "cd":
             return ""
-        here = expander.at(command.cwd)
-        for word in dict.fromkeys(command.words[1:]):
+        for here, word in product(expander.around(command), dict.fromkeys(command.words[1:])):
             self._go_on()
             value = word.rpartition("=")[2] if word else word
             for target in here.targets(value, command.unknown):

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from itertools import islice, pairwise
+from itertools import islice, pairwise, product
 from pathlib import Path
 from stat import S_ISREG
 
@@ -53,7 +53,7 @@ def losses(action: Action, effect: str, scope: AccessScope, cwd: str, coverage: 
     """Return the losses of `action`. `effect` is that of its tool, `scope` is as commands see it,
     `cwd` is the folder in which they run."""
     found = _Reader(scope, coverage)
-    expander = Expander(cwd, str(scope.home))
+    expander = Expander(cwd, str(scope.home), stays=True)
     match action:
         case CmdRunAction(job=None, is_input=False, command=command):
             found.of_script(command, expander)
@@ -78,9 +78,10 @@ class _Reader:
         script = parse_script(text)
         expander = expander.with_variables(script.assigned)
         for command in script.commands:
-            name, here = system_command_name(command.words), expander.at(command.cwd)
+            name, around = system_command_name(command.words), expander.around(command)
             if name == "git":
-                self._of_git(command, here)
+                for here in around:
+                    self._of_git(command, here)
                 continue
             all_effects = list(effects(command, expander))
             leaves = any(e.verb == "write" and not self._is_inside(e.target) for e in all_effects)
@@ -90,12 +91,12 @@ class _Reader:
             if name in table.names("file-databases") and table.pattern("sql-loss").search(
                 command.written
             ):
-                for word in operands(command.words):
+                for here, word in product(around, operands(command.words)):
                     for target in here.targets(word, ()):
                         self.of_effect(Effect("write", target), command.written)
 
     def of_python(self, code: str, expander: Expander) -> None:
-        found = read_python(code, expander.home, expander.cwd)
+        found = read_python(code, expander.home, expander.cwd or "/")
         for command in found.commands:
             self.of_script(command, expander)
         for verb, path in found.effects:

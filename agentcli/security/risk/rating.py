@@ -6,7 +6,7 @@ import re
 import unicodedata
 from collections.abc import Iterator
 from functools import lru_cache
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 
 from agentcli.events import Action
@@ -83,7 +83,7 @@ def rate_by_rules(action: Action, scope: AccessScope, cwd: str) -> Rating:
 def _command(action: CmdRunAction, scope: AccessScope, cwd: str) -> Rating:
     text = action.command
     script = parse_script(text)
-    expander = Expander(cwd, str(scope.home)).with_variables(script.assigned)
+    expander = Expander(cwd, str(scope.home), stays=True).with_variables(script.assigned)
     if reason := _script_risk(text, script, expander, scope):
         return Risk.HIGH, reason
     if action.network or action.unsandboxed:
@@ -191,10 +191,10 @@ def _places(command: SimpleCommand, expander: Expander, scope: AccessScope) -> s
     if deletes_unknown(command, expander):
         return "it deletes folders with everything in them"
     reads = only_reads(command)
-    here = expander.at(command.cwd)
     unknown = (*command.unknown, *(r.raw for r in command.redirects if r.target is None))
     targets = [r.target for r in command.redirects if r.target]
-    for word in dict.fromkeys((*command.words[1:], *targets)):
+    words = dict.fromkeys((*command.words[1:], *targets))
+    for here, word in product(expander.around(command), words):
         for target in here.targets(word, unknown):
             if reason := _secret(target, scope):
                 return reason
