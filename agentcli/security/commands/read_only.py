@@ -33,6 +33,20 @@ _GUARDED: Mapping[str, re.Pattern[str]] = {
 }
 """Commands that do write or run something with these options. All their words must be known, so
 that no file name can turn into an option."""
+_FOLLOWING_GREP = re.compile(r"-[^-efmABCdD]*R.*|--der.*")
+_OPENS_OTHERS: Mapping[str, re.Pattern[str]] = {
+    "grep": _FOLLOWING_GREP,
+    "egrep": _FOLLOWING_GREP,
+    "fgrep": _FOLLOWING_GREP,
+    "rg": re.compile(r"-[^-efgtTmABCjrEMd]*L.*|--follow"),
+    "diff": re.compile(r"-[^-UCWxXFID]*r.*|--rec.*"),
+    "strings": re.compile(r"@.*"),
+    "file": re.compile(r"-[^-]*f.*|--files-f.*"),
+    "wc": re.compile(r"--files0.*"),
+    "jq": re.compile(r".*\b(?:import|include)\s*\".*", re.DOTALL),
+}
+"""Words with which commands that only read open files that none of their words name: by links found
+in a search, or by names in another file."""
 _GIT_READS = frozenset(
     """blame cat-file describe diff grep log ls-files ls-tree merge-base rev-list rev-parse shortlog
     show show-ref status""".split()  # noqa: SIM905
@@ -68,6 +82,16 @@ def reads_unless_told(word: str) -> bool:
 
 def runs_git(part: SimpleCommand) -> bool:
     return part.name == "git"
+
+
+def opens_only_named(part: SimpleCommand) -> bool:
+    """Return whether all that a command opens, if it only reads, is known from its words: it
+    follows no link below a folder, and takes no names from files."""
+    words = [word for word in part.words[1:] if word is not None]
+    if part.name == "diff" and "--no-dereference" in words:
+        return True
+    others = _OPENS_OTHERS.get(part.name or "")
+    return others is None or not any(map(others.fullmatch, words))
 
 
 def changes_meaning(part: SimpleCommand) -> str:

@@ -16,6 +16,7 @@ from agentcli.security.commands.known_commands import known_command
 from agentcli.security.commands.read_only import (
     changes_meaning,
     only_reads,
+    opens_only_named,
     reads_unless_told,
     runs_git,
     writes_by_redirect,
@@ -163,6 +164,7 @@ def judge_allowed(rules: Sequence[Rule], script: Script, setting: CommandContext
         if not _is_plain(part, setting.may_write):
             return REFUSED
         bare = not part.words or only_reads(replace(part, redirects=()))
+        bare = bare and (setting.contained or opens_only_named(part))
         if runs_git(part):
             bare = bare and setting.git_reads()
         settled = bare and not runs_git(part)

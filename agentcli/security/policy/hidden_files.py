@@ -2,21 +2,41 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from agentcli.files.access_scope import AccessScope
 from agentcli.security.commands.script import Script, SimpleCommand
-from agentcli.security.commands.shell_paths import Expander
+from agentcli.security.commands.shell_paths import Expander, Target
 
-_SEARCHES_BELOW = (("grep",), ("rg",), ("egrep",), ("fgrep",))
+_SEARCH_BELOW = frozenset(("grep", "egrep", "fgrep", "rg", "diff"))
+"""Commands that show the content of the files below a folder that they are given."""
+_RECURSIVE = re.compile(r"-[^-efmABCdD]*[rR].*|--r.*|--der.*|--dir.*|-d.*")
+"""Options with which grep searches folders, without any name the one it is started in."""
+_PATTERN_GIVEN = re.compile(r"-[^-mABCdDgtTjrEM]*[ef].*|--(?:regexp|file).*")
+_OF_A_PROCESS = re.compile(r"/proc/(?:\d+|self|thread-self|kcore|kmsg)(?:/(?P<inside>.*))?", re.S)
+_FACTS = frozenset("cgroup comm io limits mountinfo mounts stat statm status".split())  # noqa: SIM905
+"""Files of a process that show neither its environment nor its memory, files or arguments."""
+_PROCESSES = Path("/proc")
+_UP_AFTER_GLOB = re.compile(r".*[*?[].*/\.\.(?:/.*)?", re.S)
+_MOST_ENTRIES = 50_000
+"""Entries of folders that are compared with a pattern."""
 
 
 def names_hidden(script: Script, scope: AccessScope, start: str) -> bool:
     """Return whether a part of `script`, run in `start`, names a hidden file or searches a folder
-    above one. Homes of other users count as hidden, and so do places that can't be resolved."""
+    above one. Homes of other users count as hidden, and so do what processes keep in /proc, places
+    that can't be resolved, and whatever is in a folder that is not known."""
     expander = Expander(start, str(scope.home))
-    return any(_leads_to_hidden(scope, part, expander.at(part.cwd)) for part in script.commands)
+    return any(
+        here.cwd is None or _leads_to_hidden(scope, part, here)
+        for part in script.commands
+        for here in expander.around(part)
+    )
 
 
 def _leads_to_hidden(scope: AccessScope, part: SimpleCommand, here: Expander) -> bool:
@@ -26,11 +46,67 @@ def _leads_to_hidden(scope: AccessScope, part: SimpleCommand, here: Expander) ->
     if any(text[0] == "~" and text[1:2] not in ("", "/") for text in (*texts, *part.unknown)):
         return True
     named = [place for text in texts for place in here.literal(text).places]
-    matching = [place for target in here.targets(None, part.unknown) for place in target.places]
-    searched = [*matching, *(named if part.words[:1] in _SEARCHES_BELOW else ())]
-    return any(_is_hidden(place, scope) for place in named + matching) or any(
-        hidden.is_relative_to(place) for place in searched for hidden in scope.hidden
+    patterns = here.targets(None, part.unknown)
+    if any(_matches_hidden(target, scope) for target in patterns):
+        return True
+    searched = [place for target in patterns for place in target.places]
+    if part.name in _SEARCH_BELOW or (part.name == "git" and "diff" in part.words):
+        searched += named
+        if _searches_its_folder(part, here):
+            searched.append(Path(os.path.realpath(here.cwd or "/")))
+    return any(_is_hidden(place, scope) for place in (*named, *searched)) or any(
+        hidden.is_relative_to(place) for place in searched for hidden in (*scope.hidden, _PROCESSES)
     )
+
+
+def _searches_its_folder(part: SimpleCommand, here: Expander) -> bool:
+    """Return whether it may search the folder that it is started in, as it names no other."""
+    words = [word for word in part.words[1:] if word]
+    if part.name == "diff" or (part.name != "rg" and not any(map(_RECURSIVE.fullmatch, words))):
+        return False
+    if any(map(_PATTERN_GIVEN.fullmatch, words)):
+        return True
+    return not any(
+        place.exists()
+        for word in words
+        if not word.startswith("-")
+        for place in here.literal(word).places
+    )
+
+
+def _matches_hidden(target: Target, scope: AccessScope) -> bool:
+    """Return whether what matches a pattern now may be hidden, through links too."""
+    if target.pattern and (target.within(_PROCESSES) or _UP_AFTER_GLOB.fullmatch(target.written)):
+        return True
+    found = [*target.places]
+    left = _MOST_ENTRIES
+    for glob in target.pattern:
+        inner: list[Path] = []
+        for folder in found:
+            for entry in _entries(folder):
+                left -= 1
+                if left < 0:
+                    return True
+                if fnmatchcase(entry.name, glob):
+                    place = folder / entry.name
+                    inner.append(_resolved(place) if entry.is_symlink() else place)
+        if any(_is_hidden(place, scope) for place in inner):
+            return True
+        found = inner
+    return False
+
+
+def _entries(folder: Path) -> Iterator[os.DirEntry[str]]:
+    # What is no folder, or can't be listed, matches nothing.
+    with contextlib.suppress(OSError), os.scandir(folder) as scan:
+        yield from scan
+
+
+def _resolved(place: Path) -> Path:
+    # One that can't be resolved is hidden by its name; see `_is_hidden`.
+    with contextlib.suppress(OSError):
+        return Path(os.path.realpath(place))
+    return place
 
 
 def _is_hidden(place: Path, scope: AccessScope) -> bool:
@@ -38,5 +114,8 @@ def _is_hidden(place: Path, scope: AccessScope) -> bool:
         os.path.realpath(place)
     except OSError:
         # It leads through a link that only its owner may read, as in other processes' folders.
+        return True
+    process = _OF_A_PROCESS.fullmatch(str(place))
+    if process is not None and process["inside"] not in _FACTS:
         return True
     return not scope.may_read(place)

@@ -23,7 +23,7 @@ from agentcli.events.actions import (
 from agentcli.events.base import Risk
 from agentcli.events.observations import DecisionObservation
 from agentcli.files.access_scope import AccessScope, Coverage
-from agentcli.security.commands.read_only import is_read_only, runs_git
+from agentcli.security.commands.read_only import is_read_only, opens_only_named, runs_git
 from agentcli.security.commands.script import Script, quoted
 from agentcli.security.commands.shell_parse import parse_script
 from agentcli.security.policy.command_rules import (
@@ -223,6 +223,8 @@ class Policy:
             return False
         if not is_read_only(action.command) or self._names_hidden(action, script):
             return False
+        if not self._is_contained(action) and not all(map(opens_only_named, script.commands)):
+            return False
         return not any(map(runs_git, script.commands)) or not case.git_doubt()
 
     def _git_doubt_of(self, action: Action) -> Callable[[], str]:
@@ -414,10 +416,15 @@ class Policy:
         return losses(action, self.effect_of(action), self.scope, self._start, coverage)
 
     def _looked_like_reading(self, case: _Case) -> str:
-        """Return why a git command that looks read-only may do more; "" if it does not look so."""
+        """Return why a command that looks read-only may do more; "" if it does not look so."""
         if not isinstance(case.action, CmdRunAction) or not is_read_only(case.action.command):
             return ""
         script = parse_script(case.action.command)
+        if not self._is_contained(case.action):
+            if self._names_hidden(case.action, script):
+                return "it may read what is hidden from the session"
+            if not all(map(opens_only_named, script.commands)):
+                return "it may follow links, or names in files, to what is hidden from the session"
         return case.git_doubt() if any(map(runs_git, script.commands)) else ""
 
     def _reason_to_ask(self, action: Action, place: Path | None) -> str:
