@@ -193,6 +193,8 @@ cd "$(git rev-parse --show-toplevel)" && rm -rf .git
 cd src && cd $OLDER && cd ~/project && rm -rf .git
 if true; then cd src; fi; rm -rf .git
 eval true; rm -rf .git
+pushd src; rm -rf ../.git
+cd src && cd ~ && rm -rf *
 """.strip().splitlines()
 
 MACHINE = """

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import functools
-import os.path
 import re
-import shlex
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from agentcli.security.commands.folders import (
+    MOVING,
+    UNKNOWN_PLACE,
+    Place,
+    either,
+    moved,
+)
 from agentcli.security.commands.grammar import Unreadable, read
 from agentcli.security.commands.script import Redirect, Script, SimpleCommand, Words
 from agentcli.security.commands.shell_check import agree, leaf_spans
@@ -39,12 +43,6 @@ _BRANCHING = frozenset(
     c_style_for_statement""".split()  # noqa: SIM905
 )
 _LISTS = frozenset(("list", "pipeline", "negated_command"))
-_Place = tuple[str | None, tuple[str, ...]]
-"""Where a command runs: SimpleCommand's `cwd` and `moves`."""
-_MOVING = (("cd",), ("pushd",), ("popd",))
-_MOST_MOVES = 16
-_UNKNOWN_WORD = "$(cd)"
-_UNKNOWN_PLACE: _Place = (None, (_UNKNOWN_WORD,))
 _RESERVED = frozenset(
     "if then else elif fi for in do done while until case esac select function { } !".split()  # noqa: SIM905
 )
@@ -94,7 +92,7 @@ class _Limits:
 
 
 def _parse(
-    text: str, around: _Around, limits: _Limits, depth: int = 0, place: _Place = (None, ())
+    text: str, around: _Around, limits: _Limits, depth: int = 0, place: Place = (None, ())
 ) -> Script:
     """Parse a script. Raises Unreadable, RecursionError."""
     if depth > _MAX_DEPTH:
@@ -145,7 +143,7 @@ class _Reader:
     source: bytes
     limits: _Limits
     depth: int
-    place: _Place = (None, ())
+    place: Place = (None, ())
     commands: list[SimpleCommand] = field(default_factory=list)
     named: dict[str, None] = field(default_factory=dict)
     assigned: list[tuple[str, str]] = field(default_factory=list)
@@ -176,7 +174,7 @@ class _Reader:
         for child in node.children:
             self.visit(child, around if [child] == last else replace(around, of_last=()))
         if node.type in _BRANCHING and self.place != before:
-            self.place = _either(before, self.place)
+            self.place = either(before, self.place)
 
     def _check_expression(self, node: Node) -> None:
         """Check for expansions that evaluate a variable's value or set a variable."""
@@ -462,8 +460,8 @@ class _Reader:
         self.commands += script.commands
         self.assigned += script.assigned
         if runs_here:
-            if any(command.words[:1] in _MOVING for command in script.commands):
-                self.place = _UNKNOWN_PLACE
+            if any(command.words[:1] in MOVING for command in script.commands):
+                self.place = UNKNOWN_PLACE
             for command in script.commands:
                 self.named.update(dict.fromkeys(command.assignments))
 
@@ -471,42 +469,14 @@ class _Reader:
         """Track builtins that change the folder or variables for what follows. `unknown` are the
         unknown words as written."""
         name = words[0] if words else None
-        if words[:1] in _MOVING:
-            self.place = _moved(self.place, words, unknown)
+        if words[:1] in MOVING:
+            self.place = moved(self.place, words, unknown)
         elif name in ("read", "mapfile", "readarray", "getopts", "unset"):
             self.named.update((w, None) for w in words[1:] if w and not w.startswith("-"))
         elif name in ("export", "declare", "typeset", "local", "readonly"):
             self.named.update((w.partition("=")[0], None) for w in words[1:] if w)
         elif name == "printf" and words[1:2] == ("-v",) and words[2:3] not in ((), (None,)):
             self.named[str(words[2])] = None
-
-
-def _moved(place: _Place, words: Words, unknown: tuple[str, ...]) -> _Place:
-    """Return where a command of these words that changes the folder leads from `place`."""
-    operands = [w for w in words[1:] if w is None or not w.startswith("-") or w == "-"]
-    folder, moves = place
-    if words == ("cd",):
-        return "~", ()
-    if len(operands) != 1 or words[0] != "cd":
-        return _UNKNOWN_PLACE
-    target = operands[0]
-    if target == "-":
-        return _UNKNOWN_PLACE if folder or moves else (None, ('"$OLDPWD"',))
-    if target is None:
-        written = unknown[0] if len(unknown) == 1 else _UNKNOWN_WORD
-        before = moves or ((shlex.quote(folder),) if folder else ())
-        return (None, (*before, written)) if len(moves) < _MOST_MOVES else _UNKNOWN_PLACE
-    if moves and not target.startswith(("/", "~")):
-        return (None, (*moves, shlex.quote(target))) if len(moves) < _MOST_MOVES else _UNKNOWN_PLACE
-    return os.path.normpath(Path(folder or "") / target) if target else folder, ()
-
-
-def _either(one: _Place, other: _Place) -> _Place:
-    """Return a place that is one of two."""
-    if one[1] or other[1]:
-        return _UNKNOWN_PLACE
-    first, second = (shlex.quote(folder or ".") for folder, _ in (one, other))
-    return None, (f"{{{first},{second}}}",)
 
 
 _HANDLERS = {
