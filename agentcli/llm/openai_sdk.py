@@ -36,18 +36,19 @@ class OpenAIProtocol(SDKProtocol):
         """Return the content blocks of a user message that has to follow `message`."""
         return []
 
-    def _is_user(self, message: Message) -> bool:
-        """Whether a message is sent as the user's, which the system text may have to be."""
-        as_user = message.role is Role.SYSTEM and self.traits.system_role == "user"
-        return as_user or message.role is Role.USER
+    def _user_roles(self) -> Sequence[Role]:
+        """Return whose messages are sent as the user's, which the system text may have to be."""
+        as_user = self.traits.system_role == "user"
+        return (Role.USER, Role.SYSTEM) if as_user else (Role.USER,)
 
     def _merged(self, messages: Sequence[Message]) -> bytes:
         """Return a JSON array of `messages`; consecutive user messages become one."""
         out: list[bytes] = []
         blocks: list[bytes] = []
         after_tool = False
+        user = self._user_roles()
         for message, part in zip(messages, self._parts.of(messages), strict=True):
-            if self._is_user(message):
+            if message.role in user:
                 blocks.append(part)
             elif part:
                 if blocks and message.role is not Role.TOOL:
@@ -55,7 +56,8 @@ class OpenAIProtocol(SDKProtocol):
                     blocks = []
                 out.append(part)
                 after_tool = message.role is Role.TOOL
-                blocks += self._following(self._visible(message))
+                if message.image_urls:
+                    blocks += self._following(self._visible(message))
         if blocks:
             out.append(self._user(b",".join(blocks), after_tool=after_tool))
         return b"[" + b",".join(out) + b"]"

@@ -108,7 +108,7 @@ class ChatCompletions(OpenAIProtocol):
         return [dump(block) for block in _images(message)] if message.role is Role.TOOL else []
 
     def _wire(self, message: Message) -> list[dict[str, Any]]:
-        if self._is_user(message):
+        if message.role in self._user_roles():
             return [{"type": "text", "text": message.content or " "}, *_images(message)]
         if message.role is Role.TOOL:
             call_id = self._wire_id(message.tool_call_id or "")

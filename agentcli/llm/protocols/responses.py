@@ -110,7 +110,7 @@ class Responses(OpenAIProtocol):
         return b'{"type":"message","role":"user","content":[' + blocks + b"]}"
 
     def _wire(self, message: Message) -> list[dict[str, Any]]:
-        if self._is_user(message):
+        if message.role in self._user_roles():
             return _content(message)
         if message.role is Role.SYSTEM:
             return []
