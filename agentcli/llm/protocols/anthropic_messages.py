@@ -101,36 +101,40 @@ class AnthropicMessages(SDKProtocol):
         super().__init__(endpoint)
         self._groups: list[_Group] = []
         self._grouped = 0
+        self._blocks: list[dict[str, Any]] = []
+        """Those of the reply that is being received, in all its parts."""
 
     def answer(self, request: Request) -> Iterator[StreamItem]:
         """Yield the reply as it arrives. One that the server paused is sent back for the server to
         go on with, and what it then says belongs to the same reply; not if money is limited, which
         was reckoned for one request."""
-        whole: Reply | None = None
+        self._blocks = []
+        usage, asked = Usage(), request
         for pauses_left in reversed(range(_MOST_PAUSES)):
-            for item in super().answer(request):
-                if isinstance(item, Reply):
-                    whole = item if whole is None else _joined(whole, item)
-                else:
+            for item in super().answer(asked):
+                if not isinstance(item, Reply):
                     yield item
-            if whole is None or whole.finish_reason is not FinishReason.PAUSED:
+                    continue
+                usage += item.usage
+                reply = replace(item, usage=usage)
+            if reply.finish_reason is not FinishReason.PAUSED:
                 break
             if not pauses_left or request.budget_usd is not None:
-                whole = replace(whole, finish_reason=FinishReason.LENGTH)
+                reply = replace(reply, finish_reason=FinishReason.LENGTH)
                 break
-            request = replace(request, messages=[*request.messages, _message(whole)])
-        if whole is not None:
-            yield whole
+            said = Message.from_tool_calls(reply.tool_calls, reply.text, reply.provider_data)
+            asked = replace(request, messages=[*request.messages, said])
+        yield reply
 
     def learn(self, changes: Mapping[str, Any]) -> None:
         super().learn(changes)
         self._groups, self._grouped = [], 0
 
     def _read(self, events: Iterator[Mapping[str, Any]]) -> Iterator[StreamItem]:
-        return _read(events, self.origin)
+        return _read(events, _Collected(self.origin, self._blocks))
 
     def _parse(self, data: Mapping[str, Any]) -> Reply:
-        return parse_reply(data, self.origin)
+        return _parsed(data, _Collected(self.origin, self._blocks))
 
     def _members(self, request: Request) -> dict[str, Any]:
         head = self._common_members(request)
@@ -259,33 +263,6 @@ class AnthropicMessages(SDKProtocol):
         }
 
 
-def _joined(first: Reply, second: Reply) -> Reply:
-    """Return two parts of a paused reply as one."""
-    blocks = (*_blocks_of(first), *_blocks_of(second))
-    origin = next((p.provider_data.provider for p in (first, second) if p.provider_data), None)
-    return replace(
-        second,
-        text=first.text + second.text,
-        tool_calls=first.tool_calls + second.tool_calls,
-        usage=first.usage + second.usage,
-        reasoning=first.reasoning + second.reasoning,
-        provider_data=ProviderData(origin, blocks) if origin else None,
-    )
-
-
-def _blocks_of(reply: Reply) -> list[Mapping[str, Any]]:
-    """Return the blocks of a part of a reply, each with its text."""
-    if reply.provider_data is None:
-        said = [{"type": "text", "text": reply.text}] if reply.text.strip() else []
-        return [*said, *({"type": "tool_use"} for _ in reply.tool_calls)]
-    blocks = reply.provider_data.items
-    return [{"text": reply.text, **b} if b["type"] == "text" else b for b in blocks]
-
-
-def _message(reply: Reply) -> Message:
-    return Message.from_tool_calls(reply.tool_calls, reply.text, reply.provider_data)
-
-
 def _content(text: str, message: Message) -> list[dict[str, Any]]:
     blocks: list[dict[str, Any]] = [{"type": "text", "text": text}] if text.strip() else []
     for url in message.image_urls:
@@ -303,9 +280,9 @@ class _Collected:
     """The part of a reply received so far: blocks by index, and the pieces of open ones."""
 
     origin: str
+    blocks: list[dict[str, Any]] = field(default_factory=list)
     id: str = ""
     model: str = ""
-    blocks: list[dict[str, Any]] = field(default_factory=list)
     at: dict[object, dict[str, Any]] = field(default_factory=dict)
     """By index, the block that began there last."""
     stop_reason: str = ""
@@ -405,8 +382,7 @@ def _is_said(block: Mapping[str, Any]) -> bool:
     return bool((block.get("text") or "").strip())
 
 
-def _read(events: Iterator[Mapping[str, Any]], origin: str) -> Iterator[StreamItem]:
-    collected = _Collected(origin)
+def _read(events: Iterator[Mapping[str, Any]], collected: _Collected) -> Iterator[StreamItem]:
     for event in events:
         match event.get("type"):
             case "message_start":
@@ -429,9 +405,13 @@ def _read(events: Iterator[Mapping[str, Any]], origin: str) -> Iterator[StreamIt
 
 
 def parse_reply(data: Mapping[str, Any], origin: str) -> Reply:
+    return _parsed(data, _Collected(origin))
+
+
+def _parsed(data: Mapping[str, Any], collected: _Collected) -> Reply:
     if data.get("type") != "message" or not isinstance(data.get("content"), list):
         raise bad_response("the server sent a reply without a message")
-    collected = _Collected(origin, data.get("id") or "", data.get("model") or "")
+    collected.id, collected.model = data.get("id") or "", data.get("model") or ""
     for index, block in enumerate(data["content"]):
         for _ in collected.start(index, block):
             pass
