@@ -69,15 +69,26 @@ _TYPE_WORDS = {
 """What people write as a type, with the types that it stands for."""
 
 
+def parts(schema: Schema) -> Iterator[Schema]:
+    """Yield the schemas that stand directly within a plain one."""
+    for key, value in schema.items():
+        if key in MAPS:
+            yield from value.values()
+        elif key in LISTS:
+            yield from value
+        elif key in SCHEMAS and isinstance(value, dict):
+            yield value
+
+
 def plain(schema: object) -> dict[str, Any]:
     """Return `schema` as valid JSON Schema of type object, with its references resolved; itself if
     there is nothing to change. What is invalid is left out; a schema that is none, or that grows
     too large, allows any arguments."""
     try:
-        found = _Reader(schema).read(schema)
+        found = _of_object(_Reader(schema).read(schema))
     except (_TooLarge, RecursionError):
-        found = {}
-    return _of_object(found)
+        found = _of_object({})
+    return schema if isinstance(schema, dict) and schema == found else found
 
 
 class _TooLarge(Exception):
@@ -113,10 +124,7 @@ class _Reader:
             else:
                 within = (*within, reference)
                 node = {**target, **siblings}
-        node = _modern(node)
-        read = {key: self._value(key, value, depth, within) for key, value in node.items()}
-        if all(read[key] is value for key, value in node.items()):
-            return node
+        read = {key: self._value(key, value, depth, within) for key, value in _modern(node).items()}
         return {key: value for key, value in read.items() if value is not _GONE}
 
     def _value(self, key: str, value: Any, depth: int, within: tuple[str, ...]) -> Any:
@@ -137,16 +145,14 @@ class _Reader:
             if not isinstance(value, list):
                 return _GONE
             parts = [part for part in value if isinstance(part, dict) or part is True]
-            found = [self.read(part, depth + 1, within) for part in parts]
-            return (value if _same(found, value) else found) or _GONE
+            return [self.read(part, depth + 1, within) for part in parts] or _GONE
         if not isinstance(value, dict):
             return _GONE
-        table = {
+        return {
             name: self.read(part, depth + 1, within)
             for name, part in value.items()
             if part is not False and (key != "patternProperties" or _is_pattern(name))
         }
-        return value if _same(list(table.values()), list(value.values())) else table
 
     def _target(self, reference: str) -> object:
         """Return what a JSON pointer into the whole schema stands for, or None."""
@@ -164,12 +170,8 @@ class _Reader:
         return found
 
 
-def _same(found: list[Any], given: list[Any]) -> bool:
-    return len(found) == len(given) and all(map(lambda a, b: a is b, found, given))
-
-
 def _modern(node: dict[str, Any]) -> dict[str, Any]:
-    """Return `node` in the words of the newest draft; itself if it is."""
+    """Return `node` in the words of the newest draft."""
     changes: dict[str, Any] = {}
     if "type" in node and (kind := _type(node["type"])) != node["type"]:
         changes["type"] = kind
@@ -190,8 +192,6 @@ def _modern(node: dict[str, Any]) -> dict[str, Any]:
     is_array = kind == "array" or (isinstance(kind, list) and "array" in kind)
     if is_array and not isinstance(changes.get("items", node.get("items")), dict):
         changes["items"] = {}
-    if not changes:
-        return node
     return {key: value for key, value in {**node, **changes}.items() if value is not _GONE}
 
 
@@ -307,8 +307,6 @@ def _of_object(schema: dict[str, Any]) -> dict[str, Any]:
     """Return `schema` as one of type object without combinations at its top. What alternatives
     describe may all be given; required is what each of them requires."""
     kind = schema.get("type")
-    if kind == "object" and "properties" in schema and not any(k in schema for k in _NOT_AT_TOP):
-        return schema
     if kind is not None and kind != "object" and "object" not in kind:
         schema = {key: schema[key] for key in ("description",) if key in schema}
     properties, required = _merged(schema)

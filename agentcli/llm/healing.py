@@ -16,6 +16,7 @@ from agentcli.errors import LLMError, LLMErrorKind
 from agentcli.llm.families import ADAPTIVE, BUDGETS
 from agentcli.llm.traits import LEVELS, Traits, nearest_level
 from agentcli.messages import Request, ToolChoice, without
+from agentcli.plain_schemas import Schema, parts, plain
 
 _STATUSES = (400, 402, 404, 413, 415, 422, 500, 501)
 _NEEDED = frozenset(
@@ -396,7 +397,9 @@ def _schema(refusal: _Refusal) -> Remedy | None:
     about = r"schema|function_declarations|parameters|tools|grammar"
     if not tools or not re.search(about, refusal.words):
         return None
-    keywords = {word for tool in tools for word in _keywords(tool.parameters)} - _NEVER_LEFT_OUT
+    keywords = {
+        word for tool in tools for word in _keywords(plain(tool.parameters))
+    } - _NEVER_LEFT_OUT
     known = set(refusal.traits.unwanted_keywords)
     named = sorted(w for w in keywords - known if refusal.names(w.lower()) and refusal.refuses)
     if named:
@@ -408,18 +411,10 @@ def _schema(refusal: _Refusal) -> Remedy | None:
     return None
 
 
-def _keywords(schema: Any) -> Iterable[str]:
-    """Yield the keywords of a schema, not the names of its properties."""
-    if isinstance(schema, Mapping):
-        for name, value in schema.items():
-            if name in ("properties", "$defs") and isinstance(value, Mapping):
-                yield from (word for each in value.values() for word in _keywords(each))
-            else:
-                yield name
-                yield from _keywords(value)
-    elif isinstance(schema, list):
-        for each in schema:
-            yield from _keywords(each)
+def _keywords(schema: Schema) -> Iterable[str]:
+    yield from schema
+    for part in parts(schema):
+        yield from _keywords(part)
 
 
 def _member(refusal: _Refusal) -> Remedy | None:

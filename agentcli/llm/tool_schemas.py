@@ -15,7 +15,7 @@ from typing import Any
 
 from agentcli.mended_json import mended
 from agentcli.messages import ToolCall, ToolSchema
-from agentcli.plain_schemas import LISTS, MAPS, SCHEMAS, Schema, plain, words
+from agentcli.plain_schemas import LISTS, MAPS, SCHEMAS, Schema, parts, plain, words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,7 +144,7 @@ class _Translation:
         self._has_texts = narrower.has_texts
         self.differs = bool(self._names) or self._has_texts
         """Whether arguments are given in other terms than the tool's own."""
-        same = narrowed is tool.parameters
+        same = narrowed == tool.parameters
         self.declared = tool if same else replace(tool, parameters=narrowed)
 
     def moved(self, raw: str, *, to_wire: bool) -> str:
@@ -162,22 +162,22 @@ class _Translation:
     def _members(self, value: Any, schemas: Sequence[Schema], to_wire: bool) -> Any:
         """Return `value`, which is described by one of `schemas`, with its members translated."""
         if isinstance(value, dict):
-            parts: dict[str, list[Schema]] = {}
+            names = self._names if to_wire else self._own_names
+            by_name: dict[str, list[Schema]] = {}
             others: list[Schema] = []
             for schema in schemas:
                 for name, part in schema.get("properties", {}).items():
-                    parts.setdefault(name, []).append(part)
+                    by_name.setdefault(name, []).append(part)
                 others += schema.get("patternProperties", {}).values()
                 if isinstance(more := schema.get("additionalProperties"), dict):
                     others.append(more)
             found = {}
             for key, item in value.items():
-                own, new = key, self._names.get(key, key)
-                if not to_wire:
-                    own = new = self._own_names.get(key, key)
-                if own not in parts:
+                new = names.get(key, key)
+                own = key if to_wire else new
+                if own not in by_name:
                     own = new = key
-                found[new] = self._value(item, parts.get(own, others), to_wire)
+                found[new] = self._value(item, by_name.get(own, others), to_wire)
             return found
         if isinstance(value, list):
             firsts = [schema.get("prefixItems", ()) for schema in schemas]
@@ -234,18 +234,8 @@ def _wire_names(schema: Schema, pattern: str) -> dict[str, str]:
 
 def _property_names(schema: Schema) -> Iterator[str]:
     yield from schema.get("properties", ())
-    for _, part in _parts(schema):
+    for part in parts(schema):
         yield from _property_names(part)
-
-
-def _parts(schema: Schema) -> Iterator[tuple[str, Schema]]:
-    for key, value in schema.items():
-        if key in MAPS:
-            yield from ((key, part) for part in value.values())
-        elif key in LISTS:
-            yield from ((key, part) for part in value)
-        elif key in SCHEMAS and isinstance(value, dict):
-            yield key, value
 
 
 class _Narrower:
@@ -257,18 +247,12 @@ class _Narrower:
         self.has_texts = False
 
     def narrowed(self, node: Schema, *, is_top: bool = False) -> Schema:
-        """Return `node` as the dialect has it; itself if nothing is to be changed."""
-        given = node
+        """Return `node` as the dialect has it."""
         if self._dialect.lone_unions and not is_top:
             node = self._union(node)
         if self._dialect.is_openapi:
             node = self._openapi(node, is_top)
-        kept = [key for key in node if self._is_taken(key)]
-        found = {key: self._value(key, node[key]) for key in kept}
-        is_same = len(found) == len(given) and all(
-            key in given and found[key] is given[key] for key in found
-        )
-        return given if is_same else found
+        return {key: self._value(key, node[key]) for key in node if self._is_taken(key)}
 
     def _is_taken(self, key: str) -> bool:
         if key in self._dialect.without or (self._names and key in _CONDITIONS):
@@ -278,16 +262,13 @@ class _Narrower:
     def _value(self, key: str, value: Any) -> Any:
         names = self._names
         if key == "properties":
-            table = {names.get(name, name): self._property(name, value[name]) for name in value}
-            is_same = not names and all(table[name] is value[name] for name in value)
-            return value if is_same else table
+            return {names.get(name, name): self._property(name, value[name]) for name in value}
         if key == "required":
-            return [names.get(name, name) for name in value] if names else value
+            return [names.get(name, name) for name in value]
         if key in MAPS:
             return {name: self.narrowed(part) for name, part in value.items()}
         if key in LISTS:
-            parts = [self.narrowed(part) for part in value]
-            return value if all(map(lambda a, b: a is b, parts, value)) else parts
+            return [self.narrowed(part) for part in value]
         return self.narrowed(value) if key in SCHEMAS and isinstance(value, dict) else value
 
     def _property(self, name: str, schema: Schema) -> Schema:
@@ -336,8 +317,7 @@ class _Narrower:
             table = changed.get("properties", {})
             changed["required"] = [name for name in changed["required"] if name in table]
             changed = {key: value for key, value in changed.items() if value != []}
-        is_same = changed == node and "required" not in node
-        return node if is_same else changed
+        return changed
 
 
 def _noted(node: dict[str, Any], note: str) -> dict[str, Any]:
