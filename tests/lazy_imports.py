@@ -60,6 +60,7 @@ LAZY_IMPORTS = {
     ("cli/completion/words.py", "agentcli.sessions.search.finder"): "90 ms; for sessions only",
     ("mended_json.py", "json_repair"): "75 ms; for arguments that are no JSON",
     ("llm/answers.py", "agentcli.llm.classify"): "10 ms; for answers that tell of an error",
+    ("llm/answers.py", "agentcli.llm.text_calls"): "with it",
     ("llm/client.py", "agentcli.llm.waits"): "with it",
     ("llm/sdk.py", "agentcli.llm.classify"): "10 ms; for requests that fail",
     ("llm/sdk.py", "agentcli.llm.healing"): "5 ms; for requests that are refused",

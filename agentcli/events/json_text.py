@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+_DECODER = json.JSONDecoder(strict=False)
+
 
 def compact_json(value: Any, *, allow_nan: bool = True) -> bytes:
     """Return compact JSON in UTF-8, with lone surrogates replaced. Without `allow_nan`, raises
@@ -16,13 +18,27 @@ def compact_json(value: Any, *, allow_nan: bool = True) -> bytes:
         return well_formed(text).encode()
 
 
+def json_value(text: str, otherwise: Any = None) -> Any:
+    """Parse `text`; return `otherwise` if it is no JSON."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return otherwise
+
+
 def json_object(text: str) -> dict[str, Any] | None:
     """Parse `text`; None if it is no JSON object."""
+    value = json_value(text)
+    return value if isinstance(value, dict) else None
+
+
+def value_at(text: str, position: int) -> tuple[Any, int] | None:
+    """Return the JSON value that begins at `position`, whose texts may hold line breaks, and its
+    end; None if there is none."""
     try:
-        value = json.loads(text)
+        return _DECODER.raw_decode(text, position)
     except (ValueError, RecursionError):
         return None
-    return value if isinstance(value, dict) else None
 
 
 def well_formed(text: str) -> str:

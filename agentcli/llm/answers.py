@@ -241,16 +241,9 @@ def refused_reply(generation: str, model: str) -> Reply:
     do not fit the tools (Groq's `tool_use_failed`, which quotes the reply as `failed_generation`).
     What is wrong with a call is left to the tools to say, as with any other; text without the name
     of a tool stays text."""
-    try:
-        found = json.loads(generation)
-    except (ValueError, RecursionError):
-        found = None
-    objects = found if isinstance(found, list) else [found]
-    calls = [
-        tool_call("", each["name"], each.get("arguments", each.get("parameters")))
-        for each in objects
-        if isinstance(each, Mapping) and each.get("name")
-    ]
+    from agentcli.llm.text_calls import json_calls
+
+    calls, _ = json_calls(generation, 0)
     if not calls and (name := _CALLED.search(generation)):
         arguments = _ARGUMENTS.search(generation, name.end())
         calls = [tool_call("", name[1], arguments[0] if arguments else generation)]

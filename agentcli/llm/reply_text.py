@@ -7,21 +7,18 @@ that is nothing but calls needs no marks around them, and may have them in a fen
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from agentcli.llm.call_dialects import BARE, DIALECTS, PLAIN_MARKS, THOUGHTS, Dialect
-from agentcli.llm.text_calls import Tools, named_call, python_calls, read_block
+from agentcli.llm.text_calls import Tools, bare_calls, read_block
 from agentcli.llm.wire_protocol import unique_calls
 from agentcli.messages import FinishReason, ProviderData, Reply, ToolCall
 
 _USABLE = (FinishReason.STOP, FinishReason.TOOL_CALLS)
-_BARE_MEMBERS = {"name", "function", "arguments", "parameters", "args", "input", "type", "id"}
-_DECODER = json.JSONDecoder(strict=False)
 _FENCED = re.compile(
     r"\s*```(?:json|xml|tool_\w+)?[^\S\n]*\n(.*?)\n[^\S\n]*```[^\S\n]*(?=\n|\Z)", re.DOTALL
 )
@@ -29,7 +26,6 @@ _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})([^`\n]*)")
 _QUOTING = re.compile(r"(?:>|[-*+#|]|\d+[.)])*")
 _CODE_INDENTS = ("    ", "\t")
 _GOES_ON = re.compile(r"[a-z,.;:!?)\]}\"'`]")
-_PYTHON = re.compile(r"\[?\s*(?:\w+\.)*\w+\(")
 _NAME_PART = re.compile(r"[\w-]+")
 _NAMED = re.compile(r'"name"\s*:\s*"([^"\\]{1,64})"')
 _NOT_SAID = re.compile(
@@ -159,13 +155,15 @@ def find_calls(text: str, tools: Tools, dialects: Collection[str]) -> Found:
     its text as arguments, and a name if one can be made out."""
     fenced = _FENCED.findall(text) if text.lstrip().startswith("```") else []
     inner = "\n".join(fenced) if fenced and not _FENCED.sub("", text).strip() else ""
-    calls = _bare(inner, tools, dialects) or _marked(inner, tools, dialects).calls
+    may_be_bare = BARE in dialects
+    calls = (may_be_bare and bare_calls(inner, tools)) or _marked(inner, tools, dialects).calls
     if calls and all(call.name in tools for call in calls):
         return Found("", calls, BARE)
-    found = _marked(text, tools, dialects)
-    if not found.calls and (calls := _bare(text, tools, dialects)):
+    if (found := _marked(text, tools, dialects)).calls:
+        return found
+    if may_be_bare and (calls := bare_calls(text, tools)):
         return Found("", calls, BARE)
-    return found if found.calls else Found(_said(text), [])
+    return Found(_said(text), [])
 
 
 def _marked(text: str, tools: Tools, dialects: Collection[str]) -> Found:
@@ -288,41 +286,3 @@ def _broken(text: str, start: int, mark: str, dialects: Collection[str]) -> _Blo
 
 def _beginning_with(mark: str, dialects: Collection[str]) -> list[Dialect]:
     return [each for each in DIALECTS if mark in each.begins and each.name in dialects]
-
-
-def _bare(text: str, tools: Tools, dialects: Collection[str]) -> list[ToolCall]:
-    """Return the calls that the whole text consists of, in JSON or Python without marks."""
-    text = text.strip()
-    if BARE not in dialects or not text:
-        return []
-    if text[0] in "[{" and (values := _json_values(text)):
-        named = [named_call(value) for value in values if _is_call(value, tools)]
-        return [call for call in named if call] if len(named) == len(values) else []
-    if text.startswith("call:"):
-        gemma = next(dialect for dialect in DIALECTS if dialect.name == "gemma")
-        calls, end = read_block(gemma, text, 0, tools)
-        return calls if not text[end:].strip() else []
-    return python_calls(text, tools) if _PYTHON.match(text) else []
-
-
-def _json_values(text: str) -> list[Any]:
-    """Return the JSON values that `text` consists of, those of a list one by one."""
-    values: list[Any] = []
-    position = 0
-    while position < len(text):
-        try:
-            value, position = _DECODER.raw_decode(text, position)
-        except (ValueError, RecursionError):
-            return []
-        values += value if isinstance(value, list) else [value]
-        position += len(text[position:]) - len(text[position:].lstrip("\n\r\t ,;"))
-    return values
-
-
-def _is_call(value: Any, tools: Tools) -> bool:
-    """Whether an object without marks is a call: it has nothing but the members of one, and names a
-    tool or has `arguments`."""
-    call = named_call(value)
-    if call is None or not set(value) <= _BARE_MEMBERS or len(value) < 2:
-        return isinstance(value, dict) and isinstance(value.get("function"), dict)
-    return call.name in tools or isinstance(value.get("arguments"), dict)

@@ -26,10 +26,11 @@ from agentcli.llm.tool_schemas import WireTools
 from agentcli.llm.traits import Efforts, Traits
 from agentcli.llm.wire_protocol import (
     Endpoint,
+    PerMessage,
     ReplySize,
     StreamItem,
-    WireParts,
     check_object,
+    dump,
     parsing_reply,
     unknown_failure,
 )
@@ -58,7 +59,7 @@ class SDKProtocol(ABC):
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
         self._size = ReplySize()
-        self._parts = WireParts(lambda message: self._wire(self._visible(self._told(message))))
+        self._parts = PerMessage(self._as_bytes)
         self._wire_tools = _wire_tools(endpoint.traits)
         self._client: Any = None
 
@@ -112,6 +113,10 @@ class SDKProtocol(ABC):
         if request.temperature is not None:
             members["temperature"] = request.temperature
         return {**members, **traits.always, **traits.effort(request.effort, self.usual_efforts)}
+
+    def _as_bytes(self, message: Message) -> bytes:
+        """Return the JSON values of a message, joined by commas."""
+        return b",".join(map(dump, self._wire(self._visible(self._told(message)))))
 
     def _visible(self, message: Message) -> Message:
         """Return `message` with only the images that the endpoint takes."""

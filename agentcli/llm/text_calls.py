@@ -6,24 +6,28 @@ import ast
 import json
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from agentcli.llm.call_dialects import Dialect
+from agentcli.events.json_text import json_value, value_at
+from agentcli.llm.call_dialects import DIALECTS, Dialect
 from agentcli.llm.wire_protocol import tool_call
 from agentcli.messages import ToolCall
 
 Tools = Mapping[str, Mapping[str, Any]]
 """By name of a tool, the JSON Schema of its arguments."""
 
+_MEMBERS = frozenset({"name", "function", "arguments", "parameters", "args", "input", "type", "id"})
+"""What an object without marks around it may have, to be a call."""
 _ARGUMENTS = ("arguments", "parameters", "args", "input")
-_DECODER = json.JSONDecoder(strict=False)
 _JUNK = re.compile(r"(?:[^<>{}\n]{0,80}(?=</))?")
 """What small models write between a call and its last mark."""
 _GAP = re.compile(r"[\s,;]*")
 _FENCE = re.compile(r"\s*(?:```\w*\s*)?")
 _CLOSED_FENCE = re.compile(r"(?:\s*```)?")
 _JSON_START = re.compile(r"\s*(?:```\w*\s*)?\{")
+_PYTHON_WORDS = {"True": True, "False": False, "None": None}
+_PYTHON = re.compile(r"\[?\s*(?:\w+\.)*\w+\(")
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
 _LOOSE = re.compile(
     r"""\s*(?:(?:<\|"\|>|<escape>)(?P<text>.*?)(?:<\|"\|>|<escape>)"""
@@ -40,13 +44,13 @@ def read_block(dialect: Dialect, text: str, start: int, tools: Tools) -> tuple[l
     marks = re.compile(rf"(?:\s*(?:{dialect.marks}))*", re.DOTALL)
     while True:
         position = _after(marks, text, position)
-        found, after = _call_at(dialect, text, _after(_GAP, text, position), tools)
+        found, behind = _call_at(dialect, text, _after(_GAP, text, position), tools)
         if not found:
             return calls, end
         calls += found
-        end = position = _after(marks, text, _after(_JUNK, text, after))
-        if end == _after(_JUNK, text, after):
-            end = position = after
+        junk_end = _after(_JUNK, text, behind)
+        closed = _after(marks, text, junk_end)
+        end = position = closed if closed > junk_end else behind
 
 
 def _after(pattern: re.Pattern[str], text: str, position: int) -> int:
@@ -68,13 +72,17 @@ def _call_at(
             return calls, end
     if dialect.head:
         return [], position
+    whole = text[position : _closing(dialect, text, position)]
+    for code in (whole, whole.partition("\n")[0]):
+        if calls := python_calls(code, tools):
+            return calls, position + len(code)
+    return [], position
+
+
+def _closing(dialect: Dialect, text: str, position: int) -> int:
+    """Return where the next mark of the dialect is, or else the end of the text."""
     closing = re.compile(dialect.marks).search(text, position)
-    end = closing.start() if closing else len(text)
-    calls = python_calls(text[position:end], tools)
-    if not calls:
-        end = position + len(text[position:end].partition("\n")[0])
-        calls = python_calls(text[position:end], tools)
-    return calls, end
+    return closing.start() if closing else len(text)
 
 
 def _arguments(
@@ -84,19 +92,14 @@ def _arguments(
     if dialect.argument and not _JSON_START.match(text, position):
         return _tagged(dialect.argument, text, position, schema)
     begin = _after(_FENCE, text, position)
-    try:
-        value, end = _DECODER.raw_decode(text, begin)
-    except (ValueError, RecursionError):
-        if (
-            text.startswith("{", begin)
-            and dialect.name == "gemma"
-            and (loose := _loose(text, begin))
-        ):
-            return loose
-        closing = re.compile(rf"{dialect.marks}|\Z").search(text, begin)
-        end = closing.start() if closing else len(text)
-        return text[begin:end].strip(), end
-    return value if isinstance(value, dict) else text[begin:end], _after(_CLOSED_FENCE, text, end)
+    if found := value_at(text, begin):
+        value, end = found
+        arguments = value if isinstance(value, dict) else text[begin:end]
+        return arguments, _after(_CLOSED_FENCE, text, end)
+    if dialect.name == "gemma" and text.startswith("{", begin) and (loose := _loose(text, begin)):
+        return loose
+    end = _closing(dialect, text, begin)
+    return text[begin:end].strip(), end
 
 
 def _tagged(
@@ -141,10 +144,7 @@ def _is_text(schema: Mapping[str, Any]) -> bool:
 def _parsed(value: str) -> Any:
     """Return the JSON value that is written, or the text if it is none."""
     text = value.strip()
-    try:
-        return json.loads(text.lower() if text in ("True", "False", "None") else text)
-    except (ValueError, RecursionError):
-        return None if text == "None" else value
+    return _PYTHON_WORDS[text] if text in _PYTHON_WORDS else json_value(text, value)
 
 
 def _loose(text: str, position: int) -> tuple[dict[str, Any], int] | None:
@@ -165,23 +165,62 @@ def _loose(text: str, position: int) -> tuple[dict[str, Any], int] | None:
             written.append(word if is_value else json.dumps(word))
         if not depth:
             break
-    try:
-        return json.loads("".join(written), strict=False), position
-    except (ValueError, RecursionError):
-        return None
+    whole = value_at("".join(written), 0)
+    return whole and (whole[0], position)
+
+
+def bare_calls(text: str, tools: Tools) -> list[ToolCall]:
+    """Return the calls that the whole text consists of, in JSON or Python without marks."""
+    text = text.strip()
+    if text.startswith(("[", "{")) and (values := _json_values(text)):
+        return _all_or_none(_bare_call(value, tools) for value in values)
+    if text.startswith("call:"):
+        gemma = next(dialect for dialect in DIALECTS if dialect.name == "gemma")
+        calls, end = read_block(gemma, text, 0, tools)
+        return calls if end == len(text) else []
+    return python_calls(text, tools) if _PYTHON.match(text) else []
+
+
+def _json_values(text: str) -> list[Any]:
+    """Return the JSON values that `text` consists of, those of a list one by one."""
+    values: list[Any] = []
+    position = 0
+    while position < len(text):
+        found = value_at(text, position)
+        if found is None:
+            return []
+        value, end = found
+        values += value if isinstance(value, list) else [value]
+        position = _after(_GAP, text, end)
+    return values
+
+
+def _bare_call(value: Any, tools: Tools) -> ToolCall | None:
+    """Return the call that an object without marks is: it has nothing but the members of one, and
+    names a tool or has `arguments`."""
+    call = named_call(value)
+    if call is None or isinstance(value.get("function"), dict):
+        return call
+    is_known = call.name in tools or isinstance(value.get("arguments"), dict)
+    return call if is_known and len(value) > 1 and _MEMBERS.issuperset(value) else None
 
 
 def json_calls(text: str, position: int) -> tuple[list[ToolCall], int]:
     """Return the calls that the JSON value at `position` stands for, one or a list of them, and
     its end; none if it is anything else."""
-    begin = _after(_FENCE, text, position)
-    try:
-        value, end = _DECODER.raw_decode(text, begin)
-    except (ValueError, RecursionError):
+    found = value_at(text, _after(_FENCE, text, position))
+    if found is None:
         return [], position
-    calls = [named_call(one) for one in (value if isinstance(value, list) else [value])]
-    good = [call for call in calls if call is not None]
-    return (good if len(good) == len(calls) else []), _after(_CLOSED_FENCE, text, end)
+    value, end = found
+    values = value if isinstance(value, list) else [value]
+    return _all_or_none(map(named_call, values)), _after(_CLOSED_FENCE, text, end)
+
+
+def _all_or_none(calls: Iterable[ToolCall | None]) -> list[ToolCall]:
+    """Return `calls`; none of them if one could not be read."""
+    read = list(calls)
+    good = [call for call in read if call is not None]
+    return good if len(good) == len(read) else []
 
 
 def named_call(value: object) -> ToolCall | None:
@@ -207,11 +246,10 @@ def python_calls(code: str, tools: Tools) -> list[ToolCall]:
             body = ast.parse(code.strip()).body
             values = [each.value for each in body if isinstance(each, ast.Expr)]
             parts = [e for v in values for e in (v.elts if isinstance(v, ast.List) else [v])]
-            calls = [_python_call(part, tools) for part in parts]
+            calls = _all_or_none(_python_call(part, tools) for part in parts)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return []
-    good = [call for call in calls if call is not None]
-    return good if len(good) == len(calls) and len(values) == len(body) else []
+    return calls if len(values) == len(body) else []
 
 
 def _python_call(node: Any, tools: Tools) -> ToolCall | None:

@@ -15,22 +15,14 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from agentcli.errors import LLMError
+from agentcli.events.json_text import json_value
 from agentcli.events.progress import Notice, TextDelta, ToolCallStarted
-from agentcli.llm.wire_protocol import StillAlive, StreamItem, WireProtocol
-from agentcli.messages import (
-    Message,
-    Reply,
-    Request,
-    Role,
-    ToolCall,
-    ToolSchema,
-    common_start,
-)
+from agentcli.llm.wire_protocol import PerMessage, StillAlive, StreamItem, WireProtocol
+from agentcli.messages import Message, Reply, Request, Role, ToolCall, ToolSchema
 from agentcli.settings import DIALECTS
 
 if TYPE_CHECKING:
     from agentcli.llm.healing import Remedy
-    from agentcli.llm.reply_text import Found
 
 OPEN, CLOSE = "<tool_call>", "</tool_call>"
 _INSTRUCTIONS = f"""# Tools
@@ -45,6 +37,11 @@ Several calls may follow each other. Stop after the last one: what came of each 
 the next message. Never write a result yourself. The tools, each with the JSON Schema of its
 arguments:
 """
+
+_AS_TEXT = (
+    "the server passes tool calls on as text ({}); they are run all the same, but a parser for "
+    "this model's calls in the server is more reliable"
+)
 
 
 class TextTools:
@@ -61,8 +58,7 @@ class TextTools:
         self._prefilled = ""
         """What ends the thinking that the chat template begins, once a reply has shown that."""
         self._tools: tuple[ToolSchema, ...] = ()
-        self._given: list[Message] = []
-        self._converted: list[Message] = []
+        self._in_text = PerMessage(self._as_plain_text)
         self._names: dict[str, str] = {}
 
     def connect(self) -> None:
@@ -91,23 +87,15 @@ class TextTools:
                 reply, found, thought = understood(item, tools, dialects)
                 self._prefilled = thought.only_mark or self._prefilled
                 yield from shown.rest(found)
-                yield from self._tell(found)
                 as_declared = found.calls and not self._tell_in_text
+                if as_declared and not self._told_dialect:
+                    self._told_dialect = True
+                    yield Notice(_AS_TEXT.format(found.dialect))
                 yield self._protocol.read_back(reply) if as_declared else reply
             elif isinstance(item, ToolCallStarted):
                 yield ToolCallStarted(whole_name(item.name, tools))
             else:
                 yield item
-
-    def _tell(self, found: Found) -> Iterator[Notice]:
-        """Yield a line for the person when calls come as text the first time, if that was not
-        asked for."""
-        if found.calls and not self._tell_in_text and not self._told_dialect:
-            self._told_dialect = True
-            yield Notice(
-                f"the server passes tool calls on as text ({found.dialect}); they are run all the "
-                "same, but a parser for this model's calls in the server is more reliable"
-            )
 
     def body_bytes(self, request: Request) -> int:
         return self._protocol.body_bytes(self._plain(request))
@@ -135,19 +123,11 @@ class TextTools:
     def _plain(self, request: Request) -> Request:
         if not self._tell_in_text:
             return request
-        return replace(request, messages=self._in_text(request), tools=())
-
-    def _in_text(self, request: Request) -> list[Message]:
-        """Return the conversation without tool calls. A converted message stays the same object, so
-        that the layers below need not process it again."""
         if request.tools != self._tools:
-            self._given, self._tools = [], request.tools
-        same = common_start(self._given, request.messages)
-        self._given[same:] = request.messages[same:]
-        self._converted[same:] = [
-            self._as_plain_text(message) for message in request.messages[same:]
-        ]
-        return list(self._converted)
+            self._tools = request.tools
+            self._in_text.forget()
+        # A message stays the same object, so that the layers below need not process it again.
+        return replace(request, messages=[*self._in_text.of(request.messages)], tools=())
 
     def _as_plain_text(self, message: Message) -> Message:
         if message.role is Role.SYSTEM and self._tools:
@@ -185,9 +165,6 @@ def tool_instructions(tools: Sequence[ToolSchema]) -> str:
 
 def tool_call_text(call: ToolCall) -> str:
     """Return a call as the model writes it; invalid arguments are kept as they are."""
-    try:
-        arguments = json.loads(call.arguments or "{}")
-    except (ValueError, RecursionError):
-        arguments = call.arguments
+    arguments = json_value(call.arguments or "{}", call.arguments)
     body = json.dumps({"name": call.name, "arguments": arguments}, ensure_ascii=False)
     return f"{OPEN}\n{body}\n{CLOSE}"

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from agentcli.events.json_text import json_value
 from agentcli.mended_json import mended
 from agentcli.messages import ToolCall, ToolSchema
 from agentcli.plain_schemas import LISTS, MAPS, SCHEMAS, Schema, parts, plain, words
@@ -197,22 +198,14 @@ class _Translation:
         if to_wire:
             value = self._members(value, every, to_wire)
             is_shown = isinstance(value, dict | list) or (None in kinds and not is_text)
-            shown_as_it_is = isinstance(value, str) and _parsed(value) is value
+            shown_as_it_is = isinstance(value, str) and json_value(value, value) is value
             return (
                 json.dumps(value, ensure_ascii=False) if is_shown and not shown_as_it_is else value
             )
-        parsed = _parsed(value) if isinstance(value, str) else value
+        parsed = json_value(value, value) if isinstance(value, str) else value
         if not isinstance(parsed, dict | list) and (is_text or None not in kinds):
             return value
         return self._members(parsed, every, to_wire)
-
-
-def _parsed(text: str) -> Any:
-    """Return the JSON value that `text` holds; `text` itself if it is none."""
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return text
 
 
 def _wire_names(schema: Schema, pattern: str) -> dict[str, str]:

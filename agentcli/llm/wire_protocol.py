@@ -8,11 +8,11 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, Protocol, TypeVar
 from uuid import uuid4
 
 from agentcli.errors import AgentError, LLMError, LLMErrorKind
-from agentcli.events.json_text import compact_json
+from agentcli.events.json_text import compact_json, json_object, json_value
 from agentcli.events.progress import Notice, ReasoningDelta, TextDelta, ToolCallStarted
 from agentcli.llm.traits import Traits
 from agentcli.messages import Message, Reply, Request, ToolCall, common_start
@@ -20,6 +20,7 @@ from agentcli.messages import Message, Reply, Request, ToolCall, common_start
 if TYPE_CHECKING:
     from agentcli.llm.healing import Remedy
 
+T = TypeVar("T")
 _PARSE_ERRORS = (
     ValueError,
     RecursionError,
@@ -136,32 +137,25 @@ class WireProtocol(Protocol):
         """Drop the connection, from any thread; `answer` then fails soon."""
 
 
-class WireParts:
-    """The wire form of each message as bytes, serialised only once.
+class PerMessage(Generic[T]):
+    """What `convert` makes of each message, only once: messages are compared by identity, and as
+    long as the conversation only grows at its end, old ones cost nothing."""
 
-    Messages are compared by identity: as long as the conversation only grows at its end, old
-    messages cost nothing but copying. `encode` returns the JSON values that represent a message.
-    """
-
-    def __init__(self, encode: Callable[[Message], list[Any]]) -> None:
-        self._encode = encode
+    def __init__(self, convert: Callable[[Message], T]) -> None:
+        self._convert = convert
         self._messages: list[Message] = []
-        self._parts: list[bytes] = []
+        self._made: list[T] = []
         self.unchanged = 0
         """How many messages of the last call were the same as in the call before."""
 
-    def of(self, messages: Sequence[Message]) -> list[bytes]:
-        """Return each message's JSON values joined by commas; empty for one without any."""
+    def of(self, messages: Sequence[Message]) -> list[T]:
         self.unchanged = same = common_start(self._messages, messages)
         self._messages[same:] = messages[same:]
-        self._parts[same:] = [
-            b",".join(dump(value) for value in self._encode(message)) for message in messages[same:]
-        ]
-        return self._parts
+        self._made[same:] = map(self._convert, messages[same:])
+        return self._made
 
     def forget(self) -> None:
-        """Serialise all messages anew next time."""
-        self._messages, self._parts = [], []
+        self._messages, self._made = [], []
 
 
 def dump(value: Any) -> bytes:
@@ -202,18 +196,9 @@ def tool_call(call_id: object, name: object, arguments: object) -> ToolCall:
     twice, are corrected; anything else is left for the tool to refuse."""
     if not isinstance(arguments, str):
         arguments = "" if arguments is None else json.dumps(arguments, ensure_ascii=False)
-    elif arguments.startswith('"'):
-        arguments = _encoded_twice(arguments) or arguments
+    elif arguments.startswith('"') and isinstance(inner := json_value(arguments), str):
+        arguments = arguments if json_object(inner) is None else inner
     return ToolCall(str(call_id or ""), str(name or ""), arguments)
-
-
-def _encoded_twice(arguments: str) -> str | None:
-    """Return the JSON object inside a JSON string, if there is one."""
-    try:
-        inner = json.loads(arguments)
-        return inner if isinstance(json.loads(inner), dict) else None
-    except (ValueError, TypeError, RecursionError):
-        return None
 
 
 def unique_calls(calls: Iterable[ToolCall], prefix: str) -> tuple[ToolCall, ...]:

@@ -395,7 +395,7 @@ def test_the_limit_that_is_used_up_says_when_it_starts_anew():
     ("generation", "calls"),
     [
         ('{"name": "bash", "arguments": {"command": "ls"}}', [("bash", '{"command": "ls"}')]),
-        ('[{"name": "a", "parameters": {}}, {"name": "b"}]', [("a", "{}"), ("b", "")]),
+        ('[{"name": "a", "parameters": {}}, {"name": "b"}]', [("a", "{}"), ("b", "{}")]),
         ('<function=bash>{"command": "ls"}</function>', [("bash", '{"command": "ls"}')]),
         ('<function=bash{"command": "ls"}', [("bash", '{"command": "ls"}')]),
         (
