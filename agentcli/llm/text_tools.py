@@ -38,11 +38,6 @@ the next message. Never write a result yourself. The tools, each with the JSON S
 arguments:
 """
 
-_AS_TEXT = (
-    "the server passes tool calls on as text ({}); they are run all the same, but a parser for "
-    "this model's calls in the server is more reliable"
-)
-
 
 class TextTools:
     """Wraps a protocol and reads what its replies have in their text: thinking, and calls in one of
@@ -90,7 +85,11 @@ class TextTools:
                 as_declared = found.calls and not self._tell_in_text
                 if as_declared and not self._told_dialect:
                     self._told_dialect = True
-                    yield Notice(_AS_TEXT.format(found.dialect))
+                    yield Notice(
+                        f"the server passes tool calls on as text ({found.dialect}); they are run "
+                        "all the same, but a parser for this model's calls in the server is more "
+                        "reliable"
+                    )
                 yield self._protocol.read_back(reply) if as_declared else reply
             elif isinstance(item, ToolCallStarted):
                 yield ToolCallStarted(whole_name(item.name, tools))
