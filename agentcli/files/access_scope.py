@@ -56,6 +56,11 @@ class AccessScope:
         """Return whether the user named this path or a folder around it."""
         return bool(self.user_named) and _within(path, _names(self.user_named))
 
+    def is_given(self, path: Path) -> bool:
+        """Return whether a resolved path is in the workspace, in what the user added or named, or
+        in a place of the session's own."""
+        return _within(path, self._given) or self.is_user_named(path)
+
     def is_elsewhere(self, path: Path) -> bool:
         """Return whether a resolved path is unreadable only because it isn't in `confined_to`."""
         return bool(self.confined_to) and not _within(path, self._hidden)
@@ -103,6 +108,11 @@ class AccessScope:
     @cached_property
     def _always_readable(self) -> frozenset[str]:
         return _names((*self.readable, *self.mounts.values()))
+
+    @cached_property
+    def _given(self) -> frozenset[str]:
+        own = (*self.readable, *self.mounts.values())
+        return _names((self.workspace, *self.writable, *own))
 
     @cached_property
     def _hidden(self) -> frozenset[str]:

@@ -18,6 +18,7 @@ from threading import Lock
 from agentcli.errors import ToolError
 from agentcli.files.access_scope import AccessScope
 from agentcli.files.names import display_path
+from agentcli.files.reading_rules import ReadingRules
 
 _OF_THE_SYSTEM = re.compile(r"/dev(?:/.*)?|/proc/(?:\d+|self|thread-self|kcore|kmsg)(?:/.*)?", re.S)
 """Devices, and the memory, environment and view of processes; matches lexical and resolved
@@ -29,18 +30,12 @@ CLOCK_SLACK_NS = 1_000_000_000
 """File systems stamp changes with a clock that may be this far behind ours."""
 
 
-ReadingRules = Callable[[str, str, bool], str]
-"""Returns why the resolved path of a file may not be read by the tool of this name ("": whatever
-reads it), or "". With True, nobody is asked about this file, so what must be asked about may not be
-read either."""
-
-
 class Guard:
     """Judges resolved paths. Without a scope and `rules`, only devices and processes are off
     limits."""
 
     def __init__(self, scope: AccessScope | None) -> None:
-        self.rules: ReadingRules | None = None
+        self.rules: Callable[[], ReadingRules] = ReadingRules
         self._scope = scope
         self._permitted: frozenset[Path] = frozenset()
         self._hidden_files: frozenset[tuple[int, int]] = frozenset()
@@ -67,7 +62,7 @@ class Guard:
 
     def _objection(self, target: Path) -> str:
         """Return why the rules forbid to read a file that exists; a new one may be written."""
-        why = self.rules(str(target), "", False) if self.rules is not None else ""
+        why = self.rules().objection(str(target))
         return why if why and os.path.lexists(target) else ""
 
     def why_unreadable(self, target: Path) -> str:
@@ -78,7 +73,7 @@ class Guard:
         with contextlib.suppress(OSError):
             if self.is_hidden(target.stat()):
                 return "is a hard link to a file that may not be read"
-            why = self.rules(str(target), "", True) if self.rules is not None else ""
+            why = self.rules().objection(str(target), unasked=True)
             return f"may not be read: {why}" if why else ""
         return ""
 
@@ -88,7 +83,8 @@ class Guard:
         each file of a search. A walk that avoids these need not check each file."""
         hidden = (*_NEVER_SEARCHED, *(self._scope.hidden if self._scope else ()))
         below = frozenset(str(path) for path in hidden if path.is_relative_to(top))
-        return below if self.rules is None else _Unseen(below, self.rules, tool, unasked)
+        rules = self.rules()
+        return _Unseen(below, rules, tool, unasked) if rules.may_object_below(top) else below
 
     def judge_reading(self, target: Path) -> None:
         """Raise ToolError if the resolved `target` is hidden, belongs to the system or is denied
@@ -171,7 +167,9 @@ class _Unseen:
     unasked: bool
 
     def __contains__(self, path: object) -> bool:
-        return path in self.hidden or bool(self.rules(str(path), self.tool, self.unasked))
+        if path in self.hidden:
+            return True
+        return bool(self.rules.objection(str(path), self.tool, unasked=self.unasked))
 
 
 def _linked_files(hidden: tuple[Path, ...]) -> Iterator[tuple[int, int]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections import defaultdict, deque
-from collections.abc import Container, Iterator
+from collections.abc import Callable, Container, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,9 +19,10 @@ from agentcli.events.observations import (
     FileWriteObservation,
 )
 from agentcli.files.access_scope import AccessScope
-from agentcli.files.guard import Guard, ReadingRules
+from agentcli.files.guard import Guard
 from agentcli.files.names import display_path, in_outputs, output_name, parse_path, size_text
 from agentcli.files.opening import Entry, list_folder, open_file, replace_file
+from agentcli.files.reading_rules import ReadingRules
 from agentcli.files.text import (
     MAX_FILE_BYTES,
     TextFile,
@@ -83,8 +84,8 @@ class FileTracker:
         approved, within a `with` block. The agent's own files stay off limits."""
         return self._guard.permitting(path)
 
-    def obey(self, rules: ReadingRules) -> None:
-        """Keep to the user's rules about what may be read."""
+    def obey(self, rules: Callable[[], ReadingRules]) -> None:
+        """Keep to the user's rules about what may be read, as `rules` returns them now."""
         self._guard.rules = rules
 
     def unseen_below(self, top: Path, tool: str = "", *, unasked: bool = False) -> Container[str]:

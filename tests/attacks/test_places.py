@@ -49,7 +49,9 @@ USUAL = """
     .config/helm/registry/config.json .oci/config .talos/config .config/msmtp/config .authinfo
     .local/share/TelegramDesktop/tdata .config/weechat/sec.conf .config/JetBrains/c.kdbx .zhistory
     .config/Code/User/globalStorage/state.vscdb .password-store/a.gpg .minisign/minisign.key
-    .vault-token
+    .vault-token .mcp-auth/tokens.json .config/aichat/config.yaml .config/environment.d/key.conf
+    .vscode-server/data/User/globalStorage/state.vscdb .wakatime.cfg .config/turso/settings.json
+    .config/nix/nix.conf .local/share/xonsh/xonsh-history.sqlite .config/uv/uv.toml
 """.split()  # noqa: SIM905
 
 

@@ -7,13 +7,12 @@ from pathlib import Path
 
 from agentcli.app.configuration.places import rules_file
 from agentcli.errors import UsageError
-from agentcli.security.policy.reading import ReadingRules
 from agentcli.security.policy.rule import Decision, Rule
 from agentcli.security.policy.rules import check_rule, parse_rule
 from agentcli.security.policy.saved_rules import SavedRules
 from agentcli.settings import Settings
-from agentcli.system.homes import user_home
-from agentcli.tools.collection import rule_patterns
+from agentcli.tools.base import Effect
+from agentcli.tools.collection import TOOLS, rule_patterns
 
 _DECISIONS: tuple[Decision, ...] = ("deny", "ask", "allow")
 
@@ -35,12 +34,13 @@ def rules_in_force(
     return settings_rules(settings), list(saved)
 
 
-def reading_rules(settings: Settings, environ: Mapping[str, str], workspace: Path) -> ReadingRules:
-    """Return the rules about reading files in a session there."""
-    found = rules_in_force(settings, environ, workspace)
-    forbidding = [rule for rules in found for rule in rules if rule.decision != "allow"]
-    asks = settings.agent.approval != "yolo"
-    return ReadingRules(forbidding, workspace, user_home(environ), asks)
+def rules_about_reading(
+    settings: Settings, environ: Mapping[str, str], workspace: Path
+) -> list[Rule]:
+    """Return the rules in force that are about tools which read files."""
+    every = TOOLS.all()
+    found = (rule for rules in rules_in_force(settings, environ, workspace) for rule in rules)
+    return [r for r in found if r.tool in every and every[r.tool].effect is Effect.READ]
 
 
 def forget_rule(environ: Mapping[str, str], workspace: Path, text: str) -> None:

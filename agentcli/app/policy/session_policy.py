@@ -16,13 +16,16 @@ from agentcli.app.configuration.places import rules_file
 from agentcli.app.policy.parts import PolicyParts
 from agentcli.events import Action
 from agentcli.events.observations import DecisionObservation
-from agentcli.files.access_scope import Coverage
+from agentcli.files.access_scope import AccessScope, Coverage
+from agentcli.files.reading_rules import ReadingRules
 from agentcli.git.repository_changes import snapshot_repository_config
+from agentcli.security.policy.reading import reading_rules as of_rules
+from agentcli.security.policy.rule import Rule
 from agentcli.settings import Settings
+from agentcli.system.homes import user_home
 
 if TYPE_CHECKING:
     from agentcli.app.policy.full_policy import FullPolicy
-    from agentcli.security.policy.reading import ReadingRules
 
 
 def check_rules(settings: Settings, environ: Mapping[str, str], workspace: Path) -> list[str]:
@@ -37,11 +40,23 @@ def check_rules(settings: Settings, environ: Mapping[str, str], workspace: Path)
 
 def why_unread(settings: Settings, environ: Mapping[str, str], workspace: Path, path: Path) -> str:
     """Return which rule denies reading the file at the resolved `path`; "" if none does."""
-    if not _has_rules(settings, environ):
-        return ""
-    from agentcli.app.policy.rules import reading_rules
+    return reading_rules(settings, environ, workspace).objection(str(path))
 
-    return reading_rules(settings, environ, workspace).objection(str(path), "", False)
+
+def reading_rules(
+    settings: Settings,
+    environ: Mapping[str, str],
+    workspace: Path,
+    scope: AccessScope | None = None,
+) -> ReadingRules:
+    """Return the rules about reading files in a session there that was given `scope`."""
+    rules: list[Rule] = []
+    if _has_rules(settings, environ):
+        from agentcli.app.policy.rules import rules_about_reading
+
+        rules = rules_about_reading(settings, environ, workspace)
+    asks = settings.agent.approval != "yolo"
+    return of_rules(rules, workspace, user_home(environ), asks=asks, scope=scope)
 
 
 def _has_rules(settings: Settings, environ: Mapping[str, str]) -> bool:
@@ -71,11 +86,9 @@ class SessionPolicy:
         """Decide about an address that another one redirects to."""
         return self._full.judge_url(url)
 
-    def why_unread(self, path: Path | str, tool: str = "", unasked: bool = False) -> str:
-        """Return why rules keep the tool of this name ("": whatever reads) from the file at a
-        resolved path; "" if they don't. With `unasked`, what must be asked about counts too."""
-        rules = self._reading
-        return rules.objection(str(path), tool, unasked) if rules is not None else ""
+    def why_unread(self, path: Path) -> str:
+        """Return which rule denies reading the file at a resolved path; "" if none does."""
+        return self.reading.objection(str(path))
 
     def grant_for(self, action: Action) -> str:
         return self._full.policy.grant_for(action)
@@ -105,7 +118,7 @@ class SessionPolicy:
     def reload(self) -> None:
         """Rebuild the policy on next use, as saved rules or parts have changed."""
         self.__dict__.pop("_full", None)
-        self.__dict__.pop("_reading", None)
+        self.__dict__.pop("reading", None)
 
     def files_to_keep(self, action: Action) -> list[Path]:
         """Return files that checkpoints leave out but should hold, as `action` names them."""
@@ -121,14 +134,12 @@ class SessionPolicy:
         self._full.save_rule(rules)
 
     @cached_property
-    def _reading(self) -> ReadingRules | None:
+    def reading(self) -> ReadingRules:
+        """The rules about reading files."""
         containment = self._parts.containment
         settings = containment.settings.model_copy(update={"agent": self._parts.agent})
-        if not _has_rules(settings, containment.environ):
-            return None
-        from agentcli.app.policy.rules import reading_rules
-
-        return reading_rules(settings, containment.environ, containment.workspace)
+        view = containment.sandbox.view
+        return reading_rules(settings, containment.environ, containment.workspace, view)
 
     @cached_property
     def _full(self) -> FullPolicy:

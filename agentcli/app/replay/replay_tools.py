@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from agentcli.app.agent_builder import AgentBuilder
-from agentcli.app.policy.rules import reading_rules
+from agentcli.app.policy.session_policy import reading_rules
 from agentcli.app.replay.replay_copy import ReplayCopy
 from agentcli.app.sandbox import Containment
 from agentcli.app.tool_context import remove_scratch, tool_context
@@ -91,7 +91,8 @@ class ReplayTools:
     ) -> None:
         self._context = context = tool_context(session, containment, started.model)
         of_user = containment.settings, containment.environ, containment.workspace
-        context.files.obey(reading_rules(*of_user).objection)
+        rules = reading_rules(*of_user, containment.sandbox.view)
+        context.files.obey(lambda: rules)
         self._ending = ExitStack()
         self._ending.callback(remove_scratch, session)
         if context.git is not None:

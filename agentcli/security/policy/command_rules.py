@@ -16,7 +16,6 @@ from agentcli.security.commands.known_commands import known_command
 from agentcli.security.commands.read_only import (
     changes_meaning,
     only_reads,
-    opens_only_named,
     reads_unless_told,
     runs_git,
     writes_by_redirect,
@@ -144,13 +143,15 @@ REFUSED = Allowance(False)
 class CommandContext:
     """Where a script would run. `folder` is where it starts; None means the `workspace`.
     `contained`: a sandbox without a network holds it. `may_write` judges its redirects; `git_reads`
-    says whether git, when it only reads, runs no program of the repository."""
+    says whether git, when it only reads, runs no program of the repository; `may_show` says whether
+    a command that only reads may show unasked what it reads."""
 
     workspace: str
     may_write: MayWrite
     folder: str | None = None
     contained: bool = False
     git_reads: Callable[[], bool] = lambda: True
+    may_show: Callable[[SimpleCommand], bool] = lambda part: True
 
 
 def judge_allowed(rules: Sequence[Rule], script: Script, setting: CommandContext) -> Allowance:
@@ -164,7 +165,7 @@ def judge_allowed(rules: Sequence[Rule], script: Script, setting: CommandContext
         if not _is_plain(part, setting.may_write):
             return REFUSED
         bare = not part.words or only_reads(replace(part, redirects=()))
-        bare = bare and (setting.contained or opens_only_named(part))
+        bare = bare and (not part.words or setting.may_show(part))
         if runs_git(part):
             bare = bare and setting.git_reads()
         settled = bare and not runs_git(part)

@@ -10,16 +10,25 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from agentcli.files.access_scope import AccessScope
+from agentcli.files.secret_looks import looks_secret
 from agentcli.security.commands.script import Script, SimpleCommand
 from agentcli.security.commands.shell_paths import Expander, Target
 
 _SEARCH_BELOW = frozenset(("grep", "egrep", "fgrep", "rg", "diff"))
 """Commands that show the content of the files below a folder that they are given."""
+_SHOW_NO_CONTENT = frozenset(
+    (
+        *("[", "basename", "cd", "df", "dirname", "du", "echo", "file", "find", "ls", "printf"),
+        *("readlink", "realpath", "stat", "test", "tree", "whereis", "which"),
+    )
+)
 _RECURSIVE = re.compile(r"-[^-efmABCdD]*[rR].*|--r.*|--der.*|--dir.*|-d.*")
 """Options with which grep searches folders, without any name the one it is started in."""
 _PATTERN_GIVEN = re.compile(r"-[^-mABCdDgtTjrEM]*[ef].*|--(?:regexp|file).*")
 _OF_A_PROCESS = re.compile(r"/proc/(?:\d+|self|thread-self|kcore|kmsg)(?:/(?P<inside>.*))?", re.S)
-_FACTS = frozenset("cgroup comm io limits mountinfo mounts stat statm status".split())  # noqa: SIM905
+_FACTS = frozenset(
+    ("cgroup", "comm", "io", "limits", "mountinfo", "mounts", "stat", "statm", "status")
+)
 """Files of a process that show neither its environment nor its memory, files or arguments."""
 _PROCESSES = Path("/proc")
 _UP_AFTER_GLOB = re.compile(r".*[*?[].*/\.\.(?:/.*)?", re.S)
@@ -39,15 +48,40 @@ def names_hidden(script: Script, scope: AccessScope, start: str) -> bool:
     )
 
 
-def _leads_to_hidden(scope: AccessScope, part: SimpleCommand, here: Expander) -> bool:
+def shows_secret(part: SimpleCommand, scope: AccessScope, start: str) -> bool:
+    """Return whether a part of a script that was started in `start` may show a file that looks like
+    a secret and was not given to the session."""
+    expander = Expander(start, str(scope.home))
+    return part.name not in _SHOW_NO_CONTENT and any(
+        not scope.is_given(place) and bool(looks_secret(str(place), scope.home))
+        for here in expander.around(part)
+        for place in (*_named(part, here), *_matching(part, here, scope))
+    )
+
+
+def _texts(part: SimpleCommand) -> set[str]:
+    """Return the known words that may be paths."""
     known = [word for word in part.words[1:] if word]
     known += [redirect.target for redirect in part.redirects if redirect.target]
-    texts = {text for word in known for text in (word, word.partition("=")[2])} - {""}
-    if any(text[0] == "~" and text[1:2] not in ("", "/") for text in (*texts, *part.unknown)):
+    return {text for word in known for text in (word, word.partition("=")[2])} - {""}
+
+
+def _named(part: SimpleCommand, here: Expander) -> list[Path]:
+    return [place for text in _texts(part) for place in here.literal(text).places]
+
+
+def _matching(part: SimpleCommand, here: Expander, scope: AccessScope) -> Iterator[Path]:
+    for target in here.targets(None, part.unknown):
+        yield from _matches(target, scope) or ()
+
+
+def _leads_to_hidden(scope: AccessScope, part: SimpleCommand, here: Expander) -> bool:
+    words = (*_texts(part), *part.unknown)
+    if any(text[0] == "~" and text[1:2] not in ("", "/") for text in words):
         return True
-    named = [place for text in texts for place in here.literal(text).places]
+    named = _named(part, here)
     patterns = here.targets(None, part.unknown)
-    if any(_matches_hidden(target, scope) for target in patterns):
+    if any(_matches(target, scope) is None for target in patterns):
         return True
     searched = [place for target in patterns for place in target.places]
     if part.name in _SEARCH_BELOW or (part.name == "git" and "diff" in part.words):
@@ -74,10 +108,11 @@ def _searches_its_folder(part: SimpleCommand, here: Expander) -> bool:
     )
 
 
-def _matches_hidden(target: Target, scope: AccessScope) -> bool:
-    """Return whether what matches a pattern now may be hidden, through links too."""
+def _matches(target: Target, scope: AccessScope) -> list[Path] | None:
+    """Return what matches a pattern now; None if anything on the way may be hidden, through links
+    too."""
     if target.pattern and (target.within(_PROCESSES) or _UP_AFTER_GLOB.fullmatch(target.written)):
-        return True
+        return None
     found = [*target.places]
     left = _MOST_ENTRIES
     for glob in target.pattern:
@@ -86,14 +121,14 @@ def _matches_hidden(target: Target, scope: AccessScope) -> bool:
             for entry in _entries(folder):
                 left -= 1
                 if left < 0:
-                    return True
+                    return None
                 if fnmatchcase(entry.name, glob):
                     place = folder / entry.name
                     inner.append(_resolved(place) if entry.is_symlink() else place)
         if any(_is_hidden(place, scope) for place in inner):
-            return True
+            return None
         found = inner
-    return False
+    return found
 
 
 def _entries(folder: Path) -> Iterator[os.DirEntry[str]]:

@@ -23,8 +23,9 @@ from agentcli.events.actions import (
 from agentcli.events.base import Risk
 from agentcli.events.observations import DecisionObservation
 from agentcli.files.access_scope import AccessScope, Coverage
+from agentcli.files.secret_looks import looks_secret
 from agentcli.security.commands.read_only import is_read_only, opens_only_named, runs_git
-from agentcli.security.commands.script import Script, quoted
+from agentcli.security.commands.script import Script, SimpleCommand, quoted
 from agentcli.security.commands.shell_parse import parse_script
 from agentcli.security.policy.command_rules import (
     Allowance,
@@ -34,7 +35,7 @@ from agentcli.security.policy.command_rules import (
     judge_allowed,
 )
 from agentcli.security.policy.grants import grant_choices, grant_for, grant_objection
-from agentcli.security.policy.hidden_files import names_hidden
+from agentcli.security.policy.hidden_files import names_hidden, shows_secret
 from agentcli.security.policy.host_ports import is_loopback
 from agentcli.security.policy.losses import Losses, losses
 from agentcli.security.policy.rule import Decision, Rule
@@ -46,6 +47,7 @@ from agentcli.security.policy.rules import (
     split_grants,
 )
 
+_NAMES_SECRET = "it names a file that looks like a secret"
 Mode = Literal["ask", "auto-edit", "plan", "yolo"]
 Confirm = Literal["always", "confirm_risky", "reach", "never"]
 _Grants = Callable[[Action, Callable[[str], Path], CommandContext], str | list[str]]
@@ -223,7 +225,7 @@ class Policy:
             return False
         if not is_read_only(action.command) or self._names_hidden(action, script):
             return False
-        if not self._is_contained(action) and not all(map(opens_only_named, script.commands)):
+        if any(self._why_not_shown(action, part) for part in script.commands):
             return False
         return not any(map(runs_git, script.commands)) or not case.git_doubt()
 
@@ -355,6 +357,7 @@ class Policy:
             self.cwd() or None,
             self._is_contained(action),
             lambda: not doubt(),
+            lambda part: not self._why_not_shown(action, part),
         )
 
     def _redirect_rule(self, action: Action) -> Callable[[str, str | None], bool]:
@@ -389,6 +392,8 @@ class Policy:
         action = case.action
         if self.mode == "yolo":
             return _Answer("allow", "everything runs unasked", "yolo")
+        if why := self._looks_secret(case):
+            return self._ask(action, why, "secret")
         if self._only_reads(case):
             return _Answer("allow", "it only reads", "read", Risk.LOW)
         if isinstance(action, CmdRunAction) and action.job is not None:
@@ -411,6 +416,23 @@ class Policy:
             return _Answer("ask", f"high risk: {why}" if why else "high risk", "risk", risk)
         return _Answer("allow", "it stays within what it may reach", self.mode, risk)
 
+    def _looks_secret(self, case: _Case) -> str:
+        """Return why a file outside of what was given to the session looks like a secret, if a tool
+        is to read it; "" if none is, or it does not."""
+        place = case.place
+        if place is None or self.effect_of(case.action) != "read" or self.scope.is_given(place):
+            return ""
+        return looks_secret(str(place), self.scope.home)
+
+    def _why_not_shown(self, action: Action, part: SimpleCommand) -> str:
+        """Return why an uncontained command that only reads may not show unasked what it reads;
+        "" if it may."""
+        if self._is_contained(action):
+            return ""
+        if not opens_only_named(part):
+            return "it may follow links, or names in files, to what is hidden from the session"
+        return _NAMES_SECRET if shows_secret(part, self.scope, self._start) else ""
+
     def losses(self, action: Action, coverage: Coverage) -> Losses:
         """Return what `action` would destroy among what no checkpoint holds."""
         return losses(action, self.effect_of(action), self.scope, self._start, coverage)
@@ -420,11 +442,11 @@ class Policy:
         if not isinstance(case.action, CmdRunAction) or not is_read_only(case.action.command):
             return ""
         script = parse_script(case.action.command)
-        if not self._is_contained(case.action):
-            if self._names_hidden(case.action, script):
-                return "it may read what is hidden from the session"
-            if not all(map(opens_only_named, script.commands)):
-                return "it may follow links, or names in files, to what is hidden from the session"
+        if self._names_hidden(case.action, script):
+            return "it may read what is hidden from the session"
+        whys = (self._why_not_shown(case.action, part) for part in script.commands)
+        if why := next(filter(None, whys), ""):
+            return why
         return case.git_doubt() if any(map(runs_git, script.commands)) else ""
 
     def _reason_to_ask(self, action: Action, place: Path | None) -> str:

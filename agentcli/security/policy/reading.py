@@ -1,11 +1,13 @@
-"""Which files the user's rules keep from being read, whatever reads them."""
+"""Which of the user's rules hold wherever a file is opened."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 
+from agentcli.files.access_scope import AccessScope
+from agentcli.files.reading_rules import ReadingRule, ReadingRules
 from agentcli.security.policy.file_patterns import pattern_matches
 from agentcli.security.policy.rule import Rule
 
@@ -13,30 +15,21 @@ READING = "read"
 """Rules for this tool cover whatever reads files."""
 
 
-@dataclass(frozen=True)
-class ReadingRules:
-    """The rules about files by name. A rule without a pattern is about calls of tools alone."""
-
-    rules: Sequence[Rule]
-    workspace: Path
-    home: Path
-    asks: bool = True
-    """Whether rules that ask count; in `yolo` mode they don't."""
-
-    def objection(self, path: str, tool: str, unasked: bool) -> str:
-        """Return why a rule keeps `tool` ("": whatever reads) from the file at the resolved
-        `path`; "" if none does. With `unasked`, rules that ask count like those that deny."""
-        for rule in self.rules:
-            if rule.decision == "deny" and self._is_about(rule, path, tool):
-                return f"the rule {rule} of {rule.origin} denies it"
-        for rule in self.rules if unasked and self.asks else ():
-            if rule.decision == "ask" and self._is_about(rule, path, tool):
-                return f"the rule {rule} of {rule.origin} asks for it"
-        return ""
-
-    def _is_about(self, rule: Rule, path: str, tool: str) -> bool:
-        return (
-            bool(rule.pattern)
-            and rule.tool in (READING, tool)
-            and pattern_matches(rule.pattern, path, self.workspace, self.home)
-        )
+def reading_rules(
+    rules: Iterable[Rule], workspace: Path, home: Path, *, asks: bool, scope: AccessScope | None
+) -> ReadingRules:
+    """Return what `rules` say about reading. Those without a pattern are about calls alone."""
+    return ReadingRules(
+        [
+            ReadingRule(
+                rule.decision,
+                "" if rule.tool == READING else rule.tool,
+                partial(pattern_matches, rule.pattern, workspace=workspace, home=home),
+                f"the rule {rule} of {rule.origin}",
+            )
+            for rule in rules
+            if rule.pattern
+        ],
+        asks,
+        scope,
+    )
