@@ -118,10 +118,11 @@ class Containment:
                 "powers: they can't write there. Run agent as that user, or with --no-sandbox"
             )
         sandbox = self.sandbox
-        if sandbox.layer == "landlock" and sandbox.host_ports and not sandbox.network:
+        alone = sandbox.layer == "landlock" and not (sandbox.own_network or sandbox.network)
+        if alone and sandbox.host_ports:
             yield (
-                "the rules for ports of this machine take no effect: under Landlock commands have "
-                "no network at all, and bubblewrap does not work here"
+                "the rules for ports of this machine take no effect: under Landlock without "
+                "namespaces commands have no network at all, and bubblewrap does not work here"
             )
         if exposed := self._exposed():
             yield exposed
@@ -173,15 +174,15 @@ class Containment:
         sandbox, view = self.sandbox, self.sandbox.view
         if not sandbox.contains:
             return None
-        whole = sandbox.layer == BUBBLEWRAP
+        is_closed = sandbox.layer == BUBBLEWRAP
         return SandboxFacts(
             layer=sandbox.layer,
             network=sandbox.network,
-            loopback=whole,
+            loopback=sandbox.own_network,
             host_ports=self.reached_ports,
             writable=() if view.sealed else tuple(map(str, self.scope.writable)),
-            protected=tuple(_protected(view)) if whole and not view.sealed else (),
-            private_tmp=whole and not view.sealed and TMP in view.mounts,
+            protected=tuple(_protected(view)) if is_closed and not view.sealed else (),
+            private_tmp=not view.sealed and TMP in view.mounts,
             confined=bool(self.scope.confined_to),
             sealed=view.sealed,
         )

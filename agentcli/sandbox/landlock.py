@@ -1,6 +1,6 @@
 """The layer "landlock": rules on files, ports and signals that a process imposes on itself, plus a
 filter of system calls. It needs no other program, no namespaces and no privileges; Linux 5.13 or
-newer.
+newer. Where namespaces can be had, it is put into some.
 
 Rules can only add rights, so a place is hidden by allowing everything around it, one path at a
 time. File names can still be listed everywhere. Only the command's own terminal may be opened: the
@@ -20,6 +20,7 @@ from pathlib import Path
 
 from agentcli.files.access_scope import OF_THE_KERNEL, AccessScope
 from agentcli.files.set_id import hands_down_its_group
+from agentcli.sandbox.namespaces import SHARED_MEMORY, TERMINALS
 from agentcli.sandbox.seccomp import (
     c_library,
     seccomp_installer,
@@ -69,24 +70,34 @@ def landlock_version() -> int:
 
 
 def landlock_installer(
-    scope: AccessScope, *, network: bool, families: Collection[int], folders: Sequence[Path] = ()
+    scope: AccessScope,
+    *,
+    network: bool,
+    families: Collection[int],
+    folders: Sequence[Path] = (),
+    namespaces: bool = False,
 ) -> Callable[[], None]:
     """Return a function that restricts the calling process for good; create it before a fork. The
     function raises OSError.
 
     `families` are the kinds of sockets that may be made. `folders` are writable too, for the agent
-    and the command to communicate.
+    and the command to communicate. `namespaces`: it has its own mounts, IPC and, unless `network`,
+    its own network.
     """
     version = landlock_version()
     handled = _handled(version)
     rules = [(path, access & handled) for path, access in _allowed(scope, folders)]
+    rules += [(TERMINALS, _DEVICE_ACCESS & handled)] if namespaces else []
     libc = c_library()
-    ports = _TCP if version >= 4 and not network else 0
+    ports = _TCP if version >= 4 and not (network or namespaces) else 0
     # Older kernels refuse fields that they do not know.
     known = 24 if version >= SCOPES_VERSION else 16 if version >= 4 else 8
     attributes = struct.pack("=QQQ", handled, ports, _SCOPES)[:known]
     group_bit = any(map(hands_down_its_group, scope.writable))
-    filter_calls = seccomp_installer(seccomp_program(families, shared=False, group_bit=group_bit))
+    program = seccomp_program(
+        families, shared=namespaces, attributes=namespaces, group_bit=group_bit
+    )
+    filter_calls = seccomp_installer(program)
 
     def install() -> None:
         own = [(path, _DEVICE_ACCESS & handled) for path in _own_terminal()]
@@ -160,6 +171,11 @@ def _handled(version: int) -> int:
     return access | (_RESOLVE_UNIX if version >= SOCKETS_VERSION else 0)
 
 
+def writable_places(scope: AccessScope, folders: Sequence[Path]) -> list[Path]:
+    """Return the places in which the rules let commands make files."""
+    return [path for path, access in _allowed(scope, folders) if access & _CHANGE_FOLDERS]
+
+
 def _allowed(scope: AccessScope, folders: Sequence[Path]) -> Iterator[tuple[Path, int]]:
     write = _READ | _WRITE_FILE | _CHANGE_FOLDERS | _REFER | _TRUNCATE | _RESOLVE_UNIX
     if not scope.confined_to:
@@ -172,7 +188,7 @@ def _allowed(scope: AccessScope, folders: Sequence[Path]) -> Iterator[tuple[Path
         yield path, _READ
     for name in _DEVICES:
         yield Path("/dev") / name, _DEVICE_ACCESS
-    yield Path("/dev/shm"), write
+    yield SHARED_MEMORY, write
     writable = [part for path in scope.writable for part in _parts_writable(path, scope)]
     for path in (*writable, *scope.mounts.values()):
         if scope.sealed and path in writable:

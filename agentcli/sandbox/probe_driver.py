@@ -4,11 +4,12 @@ It uses only the standard library, because our package need not be visible there
 JSON: see `sandbox_probes`.
 """
 
-# ruff: noqa: PTH101, PTH104, PTH108, PTH211
+# ruff: noqa: PTH101, PTH104, PTH108, PTH116, PTH211
 
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import json
 import multiprocessing
 import os
@@ -20,6 +21,7 @@ from collections.abc import Callable
 from typing import Any
 
 _NEW_USER_AND_MOUNTS = 0x10020000
+_GET_FLAGS, _SET_FLAGS = 0x80086601, 0x40086602
 _LIMIT_S = 3
 
 
@@ -50,6 +52,27 @@ def _read(path: str) -> None:
 def _write_by_link(inside: str, outside: str) -> None:
     os.symlink(f"{outside}/by-link", f"{inside}/link")
     _write(f"{inside}/link")
+
+
+def _set_attribute(path: str) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    name, value = b"user.agent-probe", b"x"
+    if libc.setxattr(path.encode(), name, value, ctypes.c_size_t(len(value)), 0):
+        raise OSError(ctypes.get_errno(), "refused")
+
+
+def _set_flags(path: str) -> None:
+    with open(path) as file:
+        flags = bytearray(8)
+        fcntl.ioctl(file, _GET_FLAGS, flags)
+        fcntl.ioctl(file, _SET_FLAGS, bytes(flags))
+
+
+def _set_id(path: str) -> None:
+    _write(path)
+    os.chmod(path, 0o4711)
+    if not os.stat(path).st_mode & 0o4000:
+        raise ValueError("the bit was dropped")
 
 
 def _commit(folder: str) -> None:
@@ -158,6 +181,11 @@ ATTACKS: dict[str, Callable[[dict[str, Any]], object]] = {
     "remove outside": lambda place: os.unlink(f"{place['outside']}/removable"),
     "empty a file outside": lambda place: os.truncate(f"{place['outside']}/full", 0),
     "change modes outside": lambda place: os.chmod(f"{place['outside']}/full", 0o640),
+    "change owners outside": lambda place: os.chown(f"{place['outside']}/full", -1, os.getegid()),
+    "change times outside": lambda place: os.utime(f"{place['outside']}/full", (1, 1)),
+    "change attributes outside": lambda place: _set_attribute(f"{place['outside']}/full"),
+    "change flags outside": lambda place: _set_flags(f"{place['outside']}/full"),
+    "set-ID bits": lambda place: _set_id(f"{place['workspace']}/shell"),
     "change git hooks": lambda place: _write(f"{place['workspace']}/.git/hooks/pre-commit"),
     "change git settings": lambda place: _write(f"{place['workspace']}/.git/config"),
     "move .git away": lambda place: os.rename(
@@ -177,6 +205,7 @@ ATTACKS: dict[str, Callable[[dict[str, Any]], object]] = {
     "read the agent's environment": lambda place: _environ(place["pid"], place["started"]),
     "new namespaces": lambda place: _new_namespaces(),
     "follow other processes": lambda place: _trace(),
+    "shared memory of others": lambda place: _read(place["memory"]),
 }
 
 

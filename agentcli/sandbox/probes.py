@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from typing import Any
 from agentcli.files.access_scope import AccessScope
 from agentcli.git.repositories import find_repository
 from agentcli.sandbox.landlock import SCOPES_VERSION, SOCKETS_VERSION, landlock_version
+from agentcli.sandbox.namespaces import SHARED_MEMORY
 from agentcli.sandbox.probe_driver import ATTACKS, WORK
 from agentcli.sandbox.selection import Sandbox, SpawnOptions
 from agentcli.system.processes import process_stat
@@ -24,40 +26,59 @@ from agentcli.system.processes import process_stat
 _LIMIT_S = 30
 
 
-def expected(layer: str) -> dict[str, bool]:
+def expected(layer: str, *, namespaces: bool = False) -> dict[str, bool]:
     """Return what should be possible in a layer that has the network shut off. For "none" this is
     the minimum."""
     possible = dict.fromkeys(WORK, True) | dict.fromkeys(ATTACKS, layer == "none")
     if layer == "landlock":
-        possible |= {"server on 127.0.0.1": False, "terminal": False}
-        for leak in ("change modes outside", "change git hooks"):
-            possible[leak] = True
-        possible["sockets of daemons"] = landlock_version() < SOCKETS_VERSION
-        possible |= {"change git settings": True, "move .git away": True}
-        if landlock_version() < SCOPES_VERSION:
-            possible |= {"abstract sockets": True, "signal the agent": True}
-        if landlock_version() < 3:
-            possible["empty a file outside"] = True
+        possible |= _under_landlock(landlock_version(), namespaces=namespaces)
     if layer == "seatbelt":
-        possible |= {"follow other processes": True, "tcp": True, "udp": True}
+        possible |= {"follow other processes": True, "tcp": True, "udp": True, "set-ID bits": True}
     if layer == "none":
         # These may fail anywhere, without privileges or under other limits of the system.
-        for right in ("raw sockets", "new namespaces", "netlink", "follow other processes"):
+        for right in (*_NEEDS_RIGHTS, *_NEEDS_A_SYSTEM):
             del possible[right]
     return possible
 
 
-def surprises(found: Mapping[str, bool], layer: str) -> list[str]:
-    """Return where `found` differs from what is expected, one line each."""
+_THING = re.compile(r"\bsockets\b|^(?:set-ID|shared memory|new namespaces)\b")
+_NEEDS_RIGHTS = ("raw sockets", "new namespaces", "netlink", "follow other processes")
+_NEEDS_A_SYSTEM = (
+    *("change attributes outside", "change flags outside", "shared memory of others"),
+    *("change owners outside", "set-ID bits"),
+)
+
+
+def _under_landlock(version: int, *, namespaces: bool) -> dict[str, bool]:
+    alone = not namespaces
+    changes = ("modes outside", "owners outside", "times outside")
+    return {
+        **{f"change {what}": alone for what in changes},
+        **dict.fromkeys(("change git hooks", "change git settings", "move .git away"), True),
+        "server on 127.0.0.1": namespaces,
+        "terminal": namespaces,
+        "shared memory of others": alone,
+        "empty a file outside": alone and version < 3,
+        "sockets of daemons": version < SOCKETS_VERSION,
+        "abstract sockets": alone and version < SCOPES_VERSION,
+        "signal the agent": version < SCOPES_VERSION,
+    }
+
+
+def surprises(found: Mapping[str, bool], sandbox: Sandbox) -> list[str]:
+    """Return where `found` in a sandbox like this differs from what is expected, one line each."""
+    wanted = expected(sandbox.layer, namespaces=sandbox.namespaces)
     return [
-        f"{'cannot' if possible else 'can'} {_phrase(name)}"
-        for name, possible in expected(layer).items()
+        f"{'cannot' if possible else 'can'} {phrase(name)}"
+        for name, possible in wanted.items()
         if found.get(name, False) is not possible
     ]
 
 
-def _phrase(name: str) -> str:
-    return name if " " in name and not name.endswith("sockets") else f"use {name}"
+def phrase(name: str) -> str:
+    """Return the name of an attempt as a verb with what belongs to it."""
+    is_thing = " " not in name or _THING.search(name)
+    return f"use {name}" if is_thing else name
 
 
 def probe(sandbox: Sandbox, folder: Path, python: str = sys.executable) -> dict[str, bool]:
@@ -93,6 +114,7 @@ def probe(sandbox: Sandbox, folder: Path, python: str = sys.executable) -> dict[
             "udp": udp.getsockname()[1],
             "unix": str(base / "outside/daemon"),
             "abstract": abstract,
+            "memory": stack.enter_context(_shared_memory()),
             "pid": os.getpid(),
             "started": ours.started if ours else 0,
         }
@@ -125,6 +147,18 @@ def _prepared_scope(base: Path) -> AccessScope:
         agent_files=(base / "own",),
         mounts={base / "seen": base / "tmp"},
     )
+
+
+@contextlib.contextmanager
+def _shared_memory() -> Iterator[str]:
+    """Yield the path of some that every program of the machine can name; "" if there is none."""
+    if not SHARED_MEMORY.is_dir():
+        yield ""
+        return
+    with tempfile.NamedTemporaryFile(prefix="agent-probe-", dir=SHARED_MEMORY) as file:
+        file.write(b"x")
+        file.flush()
+        yield file.name
 
 
 def _short_name(path: Path, stack: contextlib.ExitStack) -> str:

@@ -26,6 +26,15 @@ _CALLER = (0,)
 agent."""
 _TERMINAL_IOCTLS = (0x5412, 0x541C)
 """TIOCSTI injects typed input into the terminal, TIOCLINUX pastes into it."""
+_IOCTLS_OF_FILES, _KIND_OF_IOCTL = (0x6600, 0x5800, 0x9400, 0x7600), 0xFF00
+"""What file systems take from whoever owns a file, though it is open for reading only: chattr's
+flags, projects, encryption, verity, subvolumes."""
+_HARMLESS_IOCTLS = (
+    *(0x80086601, 0x80087601, 0x801C581F, 0xC020660B, 0x81009431),
+    *(0x40049409, 0x4020940D, 0xC0189436),
+)
+"""Reading some of that: FS_IOC_GETFLAGS, GETVERSION, FSGETXATTR, FIEMAP, GETFSLABEL. And writing by
+sharing blocks, to a file that is open for writing: FICLONE, FICLONERANGE, FIDEDUPERANGE."""
 _SOCK_RAW, _SOCK_PACKET, _SOCK_TYPE_MASK = 3, 10, 0xF
 _SET_USER_ID, _SET_GROUP_ID = 0o4000, 0o2000
 _CHANGES = {"chmod": 1, "fchmod": 1, "fchmodat": 2, "fchmodat2": 2}
@@ -58,13 +67,15 @@ def seccomp_program(
     families: Collection[int],
     *,
     shared: bool,
+    attributes: bool = True,
     group_bit: bool = False,
     machine: str | None = None,
 ) -> bytes:
     """Return a `struct sock_filter[]` that allows sockets of `families`, but never raw ones.
     `shared`: shared memory and queues are safe, because the sandbox has an IPC namespace of its
-    own. `group_bit`: modes may be changed to ones with a set-group-ID bit. Raises ValueError for a
-    machine that is neither x86_64 nor aarch64."""
+    own. `attributes`: files that may not be written lie on read-only mounts. `group_bit`: modes may
+    be changed to ones with a set-group-ID bit. Raises ValueError for a machine that is neither
+    x86_64 nor aarch64."""
     machine = machine or os.uname().machine
     calls = _system_calls(machine)
     checked = calls["checked"]
@@ -77,13 +88,18 @@ def seccomp_program(
     code += _without_set_id(calls["mode"], group_bit=group_bit)
     for number in (calls["denied"] if shared else calls["denied"] | calls["shared"]).values():
         code += _when_equal(number, [_answer(_ERRNO | errno.EPERM)])
+    if not attributes:
+        for number in calls["attribute"].values():
+            code += _when_equal(number, [_answer(_ERRNO | errno.ENOTSUP)])
     for number in calls["absent"].values():
         code += _when_equal(number, [_answer(_ERRNO | errno.ENOSYS)])
     code += _when_equal(checked["clone"], _deny_bits(_NEW_NAMESPACES))
     code += _when_equal(checked["unshare"], _deny_bits(_NEW_NAMESPACES | _NEW_TIME_NAMESPACE))
     code += _when_equal(checked["personality"], _allow_only(_PERSONALITIES))
     code += _when_equal(checked["prlimit64"], _allow_only(_CALLER))
-    code += _when_equal(checked["ioctl"], [_argument(1), *_deny(_TERMINAL_IOCTLS), _answer(_ALLOW)])
+    settings = [] if attributes else _deny_file_settings()
+    told = [_argument(1), *_deny(_TERMINAL_IOCTLS), *settings, _answer(_ALLOW)]
+    code += _when_equal(checked["ioctl"], told)
     kind_of_socket = [_argument(1), (_AND, 0, 0, _SOCK_TYPE_MASK)]
     allowed = [*kind_of_socket, *_deny((_SOCK_RAW, _SOCK_PACKET)), *_allow_only(sorted(families))]
     code += _when_equal(checked["socket"], allowed)
@@ -194,6 +210,14 @@ def _allow_only(values: Sequence[int]) -> list[_Instruction]:
     for value in values:
         code += _when_equal(value, [_answer(_ALLOW)])
     return [*code, _answer(_ERRNO | errno.EPERM)]
+
+
+def _deny_file_settings() -> list[_Instruction]:
+    """Go on if what is loaded now is the number of an ioctl that sets nothing."""
+    code: list[_Instruction] = []
+    for value in _HARMLESS_IOCTLS:
+        code += _when_equal(value, [_answer(_ALLOW)])
+    return [*code, (_AND, 0, 0, _KIND_OF_IOCTL), *_deny(_IOCTLS_OF_FILES)]
 
 
 def _deny(values: Sequence[int]) -> list[_Instruction]:

@@ -8,7 +8,7 @@ import re
 import stat
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,6 +19,7 @@ from agentcli.errors import ConfigError
 from agentcli.files.access_scope import AccessScope
 from agentcli.files.private import dump_json
 from agentcli.sandbox.environment import session_caches
+from agentcli.sandbox.layer_notes import notes_on
 from agentcli.system.programs import find_program
 
 if TYPE_CHECKING:
@@ -35,25 +36,6 @@ _REMEDIES = {
     "bubblewrap": "install it (package bubblewrap) and allow user namespaces",
     "landlock": "it needs Linux 5.13 or newer with Landlock enabled",
     "seatbelt": "it exists only on macOS",
-}
-_NOTES = {
-    "bubblewrap": (
-        "sockets that are created while the session runs can be reached, and so can named pipes "
-        "outside the usual places of your home folder",
-        "a repository that commands create is made harmless only at the end of the turn",
-        "a secret file that is created while the session runs is not hidden",
-    ),
-    "landlock": (
-        "changes to .git/hooks and .git/config in the workspace are undone, not prevented",
-        "no network at all, not even 127.0.0.1, unless it is allowed",
-        "modes and times of your files elsewhere can be changed",
-        "files in /dev/shm and named pipes of other programs can be read",
-        "no shared memory, semaphores or queues of System V, and no queues of POSIX",
-        "file names, and command lines of other processes, can be listed",
-        "programs can't open terminals of their own, as script and expect do",
-    ),
-    "seatbelt": ("a helper program of the system may do what the profile forbids",),
-    NO_LAYER: ("commands run with your rights",),
 }
 
 
@@ -112,8 +94,9 @@ class Sandbox:
     `once`: it is for one command, whose processes end with it; if contained, that can't make
     Unix sockets, which could pass descriptors to other processes. `new_privileges`: programs may
     gain rights, as sudo does, because a user allowed the command to run with full rights.
-    `host_ports`: ports of the machine's loopback that commands reach on their own loopback, if they
-    have one. `renames`: who is asked when commands replace a file that only bubblewrap protects.
+    `namespaces`: Landlock comes with some. `host_ports`: ports of the machine's loopback that
+    commands reach on their own loopback, if they have one. `renames`: who is asked when commands
+    replace a file that only bubblewrap protects.
     """
 
     layer: str
@@ -124,12 +107,26 @@ class Sandbox:
     once: bool = False
     new_privileges: bool = False
     host_ports: tuple[int, ...] = ()
+    namespaces: bool = False
     renames: Renames | None = field(default=None, compare=False)
 
     @property
     def own_loopback(self) -> bool:
         """Whether 127.0.0.1 is the sandbox's own, not the machine's."""
-        return self.layer == BUBBLEWRAP and not self.network
+        return self.own_network and not self.network
+
+    @property
+    def own_network(self) -> bool:
+        """Whether commands have their own network unless they are given the machine's."""
+        return self.layer == BUBBLEWRAP or self.namespaces
+
+    @property
+    def own_tmp(self) -> bool:
+        """Whether commands see the session's folder at /tmp. A right once given by Landlock can't
+        be taken back further below, so nothing else that can be written may lie there."""
+        around = {parent for path in self.scope.writable for parent in path.parents}
+        is_free = around.isdisjoint(self.scope.mounts)
+        return self.layer == BUBBLEWRAP or (self.namespaces and is_free)
 
     @property
     def contains(self) -> bool:
@@ -160,12 +157,12 @@ class Sandbox:
         if not self.contains:
             return SpawnOptions(cwd, preexec=limit, reaper=self.once)
         from agentcli.sandbox.bubblewrap import bubblewrap_options
-        from agentcli.sandbox.landlock import landlock_installer, scope_installer
+        from agentcli.sandbox.landlock import scope_installer
         from agentcli.sandbox.seatbelt import seatbelt_profile
         from agentcli.sandbox.seccomp import AF_INET, AF_INET6, AF_UNIX
 
         # In a network namespace of its own, internet sockets lead nowhere.
-        internet = {AF_INET, AF_INET6} if self.network or self.layer == BUBBLEWRAP else set()
+        internet = {AF_INET, AF_INET6} if self.network or self.own_network else set()
         families = internet if self.once else {AF_UNIX, *internet}
         environment = session_caches(*self._tmp(), self.scope.home)
         if self.layer == BUBBLEWRAP:
@@ -183,12 +180,30 @@ class Sandbox:
             steps = [limit, scopes, ask, descriptors]
             return SpawnOptions("/", prefix, _all(steps), environment, sets_variables=True)
         if self.layer == "landlock":
-            restrict = landlock_installer(
-                self.scope, network=self.network, families=families, folders=folders
-            )
-            return SpawnOptions(cwd, (), _all([limit, restrict]), environment, reaper=True)
+            steps = [limit, *self._restrictions(families, cwd, folders)]
+            return SpawnOptions(cwd, (), _all(steps), environment, reaper=True)
         profile = seatbelt_profile(self.scope, network=self.network, folders=folders)
         return SpawnOptions(cwd, (self.program, "-p", profile), limit, environment)
+
+    def _restrictions(
+        self, families: Collection[int], cwd: str, folders: Sequence[Path]
+    ) -> Iterator[Callable[[], None]]:
+        from agentcli.sandbox.landlock import landlock_installer, writable_places
+        from agentcli.sandbox.namespaces import namespaces_installer
+
+        scope, network = self.scope, self.network
+        if self.namespaces:
+            shown = (scope.workspace, *scope.readable, *scope.user_named)
+            writable = writable_places(scope, folders)
+            mounts = scope.mounts if self.own_tmp else {}
+            yield namespaces_installer(writable, shown, mounts, network=network, cwd=cwd)
+        yield landlock_installer(
+            scope,
+            network=network,
+            families=families,
+            folders=folders,
+            namespaces=self.namespaces,
+        )
 
     def real_path(self, path: str) -> Path:
         """Return where a path in the commands' view really is."""
@@ -196,9 +211,9 @@ class Sandbox:
 
     @property
     def view(self) -> AccessScope:
-        """The scope for resolving paths that commands name; only bubblewrap shows folders in other
-        places."""
-        if self.layer == BUBBLEWRAP:
+        """The scope for resolving paths that commands name; only with mounts of their own do they
+        see folders in other places."""
+        if self.own_tmp:
             return self.scope
         if not self.contains:
             return replace(self.scope, mounts={})
@@ -214,7 +229,7 @@ class Sandbox:
         """Return the session's folder for temporary files: its path for commands and its real
         one."""
         place, source = next(iter(self.scope.mounts.items()))
-        return str(place if self.layer == BUBBLEWRAP else source), source
+        return str(place if self.own_tmp else source), source
 
 
 def choose_sandbox(layer: str, scope: AccessScope, *, network: bool, cache: Path) -> Sandbox:
@@ -225,27 +240,18 @@ def choose_sandbox(layer: str, scope: AccessScope, *, network: bool, cache: Path
         return _none(scope)
     reasons: list[str] = []
     for name in _LAYERS if layer == "auto" else (layer,):
-        sandbox = Sandbox(name, scope, network, _NOTES[name], _program(name))
+        sandbox = Sandbox(name, scope, network, program=_program(name))
         reason = unavailable_reason(sandbox, cache)
         if not reason:
-            return replace(sandbox, notes=(*_NOTES[name], *_kernel_notes(name), *reasons))
+            if name == "landlock":
+                sandbox = replace(sandbox, namespaces=_has_namespaces(sandbox, cache))
+            notes = notes_on(name, namespaces=sandbox.namespaces)
+            return replace(sandbox, notes=(*notes, *reasons))
         reasons.append(f"{name} is stronger but does not work here: {reason}")
         if layer != "auto":
             raise ConfigError(f"the sandbox {name} does not work here: {reason}", hint=_hint(name))
     notes = tuple(reason.replace(" is stronger but", "") for reason in reasons)
-    return replace(_none(scope), notes=(*_NOTES[NO_LAYER], *notes))
-
-
-def _kernel_notes(layer: str) -> Iterator[str]:
-    """Yield what older kernels can't restrict."""
-    if layer != "landlock":
-        return
-    from agentcli.sandbox.landlock import SCOPES_VERSION, SOCKETS_VERSION, landlock_version
-
-    if landlock_version() < SOCKETS_VERSION:
-        yield "before Linux 7.1, sockets of daemons that are files (docker) can be reached"
-    if landlock_version() < SCOPES_VERSION:
-        yield "before Linux 6.12, your other processes can be signalled, even the agent"
+    return replace(_none(scope), notes=(*notes_on(NO_LAYER), *notes))
 
 
 def unavailable_reason(sandbox: Sandbox, cache: Path) -> str:
@@ -272,6 +278,17 @@ def unavailable_reason(sandbox: Sandbox, cache: Path) -> str:
     return reason
 
 
+def _has_namespaces(sandbox: Sandbox, cache: Path) -> bool:
+    """Return whether Landlock can be put into namespaces here; both answers are remembered."""
+    fingerprint = _fingerprint(sandbox)
+    answers = {f"{answer} {fingerprint}": answer for answer in (True, False)}
+    known = answers.get(_remembered(cache).get("namespaces", ""))
+    if known is None:
+        known = not _try(replace(sandbox, namespaces=True))
+        _remember(cache, "namespaces", f"{known} {fingerprint}")
+    return known
+
+
 def _open_to_root(path: Path) -> bool:
     """Return whether root can write there without its capabilities."""
     try:
@@ -288,7 +305,7 @@ def _program(layer: str) -> str:
 
 
 def _none(scope: AccessScope) -> Sandbox:
-    return Sandbox(NO_LAYER, scope, network=True, notes=_NOTES[NO_LAYER])
+    return Sandbox(NO_LAYER, scope, network=True, notes=notes_on(NO_LAYER))
 
 
 def _all(steps: Sequence[Callable[[], None] | None]) -> Callable[[], None]:

@@ -46,15 +46,15 @@ pipe_write pipe_at_home_read pipe_at_home_write file_of_another_user
 
 def in_reach(layer: str, *, root: bool) -> set[str]:
     """What a layer can't keep from commands, as docs/safety.md says."""
-    if layer != "landlock":
+    if layer == "bubblewrap":
         return {"pipe_read", "pipe_write"}
     sockets = set()
     if landlock_version() < SOCKETS_VERSION:
         sockets = {"unix_by_path", "unix_by_link", "unix_datagram_by_path", "unix_among_many"}
-    shared = {"posix_memory", "pipe_read", "pipe_at_home_read"}
     listings = {"list_own_sessions", "read_other_command_lines"}
     priority = set() if root else {"slow_agent_down"}
-    return {*GIT, "change_mode", *sockets, *shared, *listings, *priority}
+    alone = {"change_mode", "posix_memory"} if layer == "landlock alone" else set()
+    return {*GIT, *alone, *sockets, "pipe_read", "pipe_at_home_read", *listings, *priority}
 
 
 HARMLESS_WITHOUT_SANDBOX = [

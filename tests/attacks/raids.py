@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import errno
 import functools
 import hashlib
 import json
@@ -26,7 +27,7 @@ import pytest
 from agentcli.system.processes import process_stat
 from tests.attacks.machine import shared_things
 from tests.conftest import LIMIT_S, Agent
-from tests.sandbox.sandboxes import LAYERS, git, make_repository
+from tests.sandbox.sandboxes import LAYERS, git, make_repository, without_call
 from tests.server import Call, ModelServer, Recorded, Reply
 
 NOBODY = 65534
@@ -52,6 +53,9 @@ USERS = ["self", *(["nobody"] if OTHER_PYTHON else [])]
 SIDES = [(layer, user) for layer in LAYERS for user in USERS]
 """Each layer that this machine has, as whoever runs the tests and, for root, as somebody without
 rights too."""
+LANDLOCK_ALONE = "landlock alone"
+ALONE = [(LANDLOCK_ALONE, "self")] if "landlock" in LAYERS else []
+"""Landlock where no namespaces can be had."""
 LAYERS_ALONE = [(layer,) for layer in LAYERS]
 
 
@@ -183,8 +187,11 @@ class Arena:
 
         with ModelServer([first, *replies[1:]]) as server:
             self.agent.use(server)
-            layer = [] if self.layer == "none" else ["--set", f"sandbox.layer={self.layer}"]
-            process = self.agent.start(*command, *layer, *flags)
+            name = self.layer.split()[0]
+            layer = [] if name == "none" else ["--set", f"sandbox.layer={name}"]
+            alone = self.layer == LANDLOCK_ALONE
+            refused = {"preexec_fn": without_call("unshare", errno.EPERM)} if alone else {}
+            process = self.agent.start(*command, *layer, *flags, **refused)
             meanwhile(process)
             begun.set()
             out, err = process.communicate(timeout=LIMIT_S)

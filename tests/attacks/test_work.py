@@ -22,7 +22,6 @@ from tests.sandbox.sandboxes import LAYERS, git
 from tests.server import Call, ModelServer, Reply
 
 every_layer = pytest.mark.parametrize("layer", LAYERS)
-needs_bubblewrap = pytest.mark.skipif("bubblewrap" not in LAYERS, reason="needs bubblewrap")
 
 
 def needs(program: str) -> pytest.MarkDecorator:
@@ -55,9 +54,9 @@ def test_git(arena, layer):
     assert "from inside" in git(place.workspace, "log", "--format=%s")
 
 
-@needs_bubblewrap
-def test_tests_with_a_server_of_their_own(arena):
-    place = arena("bubblewrap")
+@every_layer
+def test_a_server_of_its_own_and_what_only_the_session_sees(arena, layer):
+    place = arena(layer)
     (place.workspace / "test_server.py").write_text(
         "import http.server, threading, unittest, urllib.request\n"
         "class Serves(unittest.TestCase):\n"
@@ -69,7 +68,19 @@ def test_tests_with_a_server_of_their_own(arena):
         "            self.assertEqual(urllib.request.urlopen(url).read(), b'1\\n')\n"
         "            server.shutdown()\n"
     )
-    works(place, "python3 -m unittest -v test_server 2>&1")
+    name = f"mine-{os.urandom(6).hex()}"
+    works(
+        place,
+        "python3 -m unittest -v test_server 2>&1",
+        f"echo 1 > /tmp/{name} && (cd /tmp && mkdir inside && cat {name})",
+        "mktemp | grep ^/tmp/ && touch made",
+        "script -qc 'tty' /dev/null | grep /dev/pts && python3 -c 'import pty; pty.openpty()'",
+        "python3 -c 'import multiprocessing.shared_memory as m;"
+        " s = m.SharedMemory(create=True, size=9); s.unlink()'",
+    )
+    assert not Path(f"/tmp/{name}").exists()
+    assert list(place.home.glob(f"state/sessions/*/tmp/{name}"))
+    assert (place.workspace / "made").exists()
 
 
 @every_layer

@@ -17,6 +17,7 @@ from agentcli.sandbox.scope_finder import find_access_scope
 from agentcli.sandbox.seatbelt import seatbelt_profile
 from agentcli.sandbox.seccomp import AF_INET, AF_INET6, AF_UNIX, _system_calls, seccomp_program
 from agentcli.sandbox.selection import Sandbox
+from tests.sandbox import layer_table
 from tests.sandbox.sandboxes import git, make_repository
 
 X86, ARM = ("x86_64", 0xC000003E), ("aarch64", 0xC00000B7)
@@ -104,6 +105,35 @@ def test_the_filter_refuses_modes_with_a_set_id_bit_and_no_others(machine):
         assert answer(0o6755, program=shared_group) == refused
     openat2 = _system_calls(machine)["absent"]["openat2"]
     assert verdict(strict, architecture, openat2) == 0x50000 | errno.ENOSYS
+
+
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+def test_the_filter_refuses_attributes_where_mounts_do_not(machine):
+    calls, architecture = _system_calls(machine), {"x86_64": X86[1], "aarch64": ARM[1]}[machine]
+    alone = seccomp_program({AF_UNIX}, shared=False, attributes=False, machine=machine)
+    mounted = seccomp_program({AF_UNIX}, shared=True, machine=machine)
+    for name, number in calls["attribute"].items():
+        assert verdict(alone, architecture, number) == 0x50000 | errno.ENOTSUP, name
+        assert verdict(mounted, architecture, number) == ALLOWED, name
+    ioctl, refused = calls["checked"]["ioctl"], 0x50000 | errno.EPERM
+    set_flags, subvolume, verity, project = 0x40086602, 0x5000940E, 0x40806685, 0x401C5820
+    for request in (set_flags, subvolume, verity, project):
+        assert verdict(alone, architecture, ioctl, 3, request) == refused
+        assert verdict(mounted, architecture, ioctl, 3, request) == ALLOWED
+    get_flags, clone, terminal_size = 0x80086601, 0x40049409, 0x5413
+    for request in (get_flags, clone, terminal_size):
+        assert verdict(alone, architecture, ioctl, 3, request) == ALLOWED
+    for program in (alone, mounted):
+        assert verdict(program, architecture, ioctl, 3, 0x5412) == refused
+        denied = {"open_tree_attr": 467, "kcmp": 312 if machine == "x86_64" else 272}
+        for name, number in denied.items():
+            assert verdict(program, architecture, number) == refused, name
+        assert verdict(program, architecture, calls["absent"]["vmsplice"]) == 0x50000 | errno.ENOSYS
+    assert "modify_ldt" in calls["denied"] or machine == "aarch64"
+
+
+def test_the_table_of_what_each_layer_holds_is_what_the_probe_expects():
+    assert layer_table.written() == layer_table.made(), "python -m tests.sandbox.layer_table"
 
 
 OLD_CALLS = {"chmod", "open", "creat", "mknod"}

@@ -244,7 +244,7 @@ def _attack(sandbox: Sandbox, folder: Path) -> Check:
     stopped = sum(not found[name] for name in ATTACKS)
     works = ", ".join(name for name, possible in found.items() if possible)
     detail = f"{stopped} of {len(ATTACKS)} attacks stopped; possible: {works}"
-    if unexpected := surprises(found, sandbox.layer):
+    if unexpected := surprises(found, sandbox):
         detail = f"{detail}; unexpected: {', '.join(unexpected)}"
         return Check("sandbox tried out", "failed", detail, "choose another: sandbox.layer")
     return Check("sandbox tried out", "ok", detail)
