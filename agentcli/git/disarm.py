@@ -10,7 +10,8 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from collections.abc import Callable, Collection, Iterator, Sequence
+import sys
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -24,24 +25,23 @@ from agentcli.files.git_layout import (
 )
 from agentcli.files.names import display_path
 from agentcli.files.opening import opened_below, opened_folder
-from agentcli.git.config_files import Setting, is_harmless, parse, sanitize_config
+from agentcli.files.set_id import clear_set_id, hands_down_its_group
+from agentcli.git.config_files import Setting, is_harmless, sanitize_config
 from agentcli.git.control_files import MOST_NAMES
-from agentcli.git.quarantine import Identity, Quarantine, content, identity
+from agentcli.git.quarantine import Identity, content, identity
+from agentcli.git.removals import Removals
 from agentcli.git.repositories import (
     git_folders_in,
     is_git_folder,
     is_worktree_folder,
     listed_repositories,
+    main_folder,
 )
-from agentcli.git.seal import Finding, why
+from agentcli.git.seal import Finding
+from agentcli.git.work_data import WorkData
 
 _MOST_ENTRIES = 50_000
 """How many entries of a workspace are searched for repositories."""
-_MOST_REPOSITORIES = 500
-_MOST_LINKS_SEARCHED = 20_000
-_TODO = "rebase-merge/git-rebase-todo"
-_STRATEGIES = {"", "ort", "recursive", "resolve", "octopus", "ours", "subtree"}
-"""Any other name is a program that git looks for, even in the workspace."""
 
 
 def repositories(root: Path) -> Iterator[Path]:
@@ -70,11 +70,6 @@ def repositories(root: Path) -> Iterator[Path]:
         ]
 
 
-def _runs_program(line: bytes) -> bool:
-    """Return whether a line of a rebase's todo list does."""
-    return line.split(None, 1)[:1] in ([b"exec"], [b"x"])
-
-
 EntryVersion = tuple[int, int, int]
 """Device, inode, and time of the last status change in ns."""
 
@@ -86,7 +81,8 @@ def _version(info: os.stat_result) -> EntryVersion:
 @dataclass
 class Inventory:
     """`folders` are git folders. `fresh` are the entries in them that changed so shortly before
-    commands began that the time alone does not tell which came first."""
+    commands began that the time alone does not tell which came first, and those that were found to
+    be harmless since."""
 
     folders: set[tuple[Path, Identity]] = field(default_factory=set)
     fresh: set[EntryVersion] = field(default_factory=set)
@@ -125,22 +121,18 @@ class Disarmer:
     sealed: Collection[Path]
     before: Inventory
     todos: dict[str, list[bytes]]
-    quarantine: Quarantine
-    findings: list[Finding] = field(default_factory=list)
+    removals: Removals
     _seen: set[Path] = field(default_factory=set)
 
-    def run(self) -> list[Finding]:
+    def run(self) -> None:
         for folder in self.sealed:
             self._seen.add(folder)
-            self._data(folder)
+            self._data.disarm(folder)
         for root in self.roots:
             # Repositories in an index count wherever they are, because `git status` visits them.
             self._linked(root)
             for found in repositories(root):
                 self._repository(found)
-                if len(self._seen) > _MOST_REPOSITORIES:
-                    break
-        return self.findings
 
     def git_folder(self, path: Path) -> None:
         """Disarm the git folder at `path` and those within it."""
@@ -149,14 +141,18 @@ class Disarmer:
                 self._seen.add(folder)
                 with contextlib.suppress(OSError), opened_folder(folder) as handle:
                     self._controls(folder, handle)
-                self._data(folder)
+                self._data.disarm(folder)
+
+    @property
+    def _data(self) -> WorkData:
+        return WorkData(self.removals, self._is_new, self._know, self.todos)
 
     # --- finding repositories -------------------------------------------------------------------
 
     def _linked(self, root: Path) -> None:
         waiting = [root]
         been: set[Path] = set()
-        while waiting and len(been) < _MOST_REPOSITORIES:
+        while waiting:
             place = waiting.pop()
             been.add(place)
             for inner in listed_repositories(place):
@@ -183,11 +179,11 @@ class Disarmer:
             with contextlib.suppress(OSError):
                 place = pointed_place(content(handle, GIT) or b"")
             target = None if place is None else real_place(found.parent, place)
-            if target is not None and self._is_ours(target) and is_git_folder(_main(target)):
+            if target is not None and self._is_ours(target) and is_git_folder(main_folder(target)):
                 self.git_folder(target)
-                self.git_folder(_main(target))
+                self.git_folder(main_folder(target))
             else:
-                self._take(found.parent, handle, GIT)
+                self.removals.take(found.parent, handle, GIT)
 
     def _is_ours(self, place: Path) -> bool:
         return any(place.is_relative_to(root) for root in self.roots)
@@ -212,7 +208,7 @@ class Disarmer:
                 elif name == "commondir":
                     self._common(path, handle)
                 elif stat.S_ISLNK(info.st_mode) or name in ("config", "hooks", "remotes"):
-                    self._take(path, handle, name)
+                    self.removals.take(path, handle, name)
 
     def _hooks(self, path: Path, handle: int, *, every: bool) -> None:
         with opened_below(handle, "hooks") as folder:
@@ -221,12 +217,15 @@ class Disarmer:
                     info = os.stat(name, dir_fd=folder, follow_symlinks=False)
                     is_sample = name.endswith(".sample") and stat.S_ISREG(info.st_mode)
                     if not is_sample and (every or self._is_new(info)):
-                        self._take(path / "hooks", folder, name)
+                        self.removals.take(path / "hooks", folder, name)
 
     def _is_new(self, info: os.stat_result) -> bool:
         """Return whether it was created, changed or moved here since commands began: nobody can
         choose its ctime."""
         return info.st_ctime_ns >= self.since_ns and _version(info) not in self.before.fresh
+
+    def _know(self, info: os.stat_result) -> None:
+        self.before.fresh.add(_version(info))
 
     def _common(self, path: Path, handle: int) -> None:
         text = b""
@@ -234,12 +233,12 @@ class Disarmer:
             text = content(handle, "commondir") or b""
         home = real_place(path, named_place(text))
         if not (is_worktree_folder(path) and home == path.parent.parent):
-            self._take(path, handle, "commondir")
+            self.removals.take(path, handle, "commondir")
 
     def _settings(self, path: Path, handle: int, name: str) -> None:
         data = content(handle, name)
         if data is None:
-            self._take(path, handle, name)
+            self.removals.take(path, handle, name)
             return
 
         def keep(setting: Setting) -> bool:
@@ -249,74 +248,8 @@ class Disarmer:
 
         if (less := sanitize_config(data, keep)) is None:
             return
-        kept = self.quarantine.replace(handle, name, data, less.text)
         done = f"removed {', '.join(map(display_path, less.removed[:5]))}"
-        self.findings.append(Finding(path / name, done, why(name), kept))
-
-    # --- files that git's daily work reads ------------------------------------------------------
-
-    def _data(self, path: Path) -> None:
-        with contextlib.suppress(OSError), opened_folder(path) as handle:
-            for name in ("logs", "refs"):
-                self._links(path, handle, name)
-            with contextlib.suppress(OSError), opened_below(handle, "rebase-merge") as rebase:
-                self._todo(path, rebase)
-                self._strategy(path / "rebase-merge", rebase, "strategy", lambda text: text)
-            with contextlib.suppress(OSError), opened_below(handle, "sequencer") as sequencer:
-                self._strategy(path / "sequencer", sequencer, "opts", _strategy_of)
-
-    def _links(self, path: Path, handle: int, name: str) -> None:
-        """Remove new symlinks: git writes to the target of a linked log, and others can choose what
-        it writes."""
-        waiting = [name]
-        left = _MOST_LINKS_SEARCHED
-        while waiting and left > 0:
-            place = waiting.pop()
-            with contextlib.suppress(OSError), opened_below(handle, place) as folder:
-                with os.scandir(folder) as found:
-                    entries = list(islice(found, left))
-                left -= len(entries)
-                for entry in entries:
-                    if entry.is_dir(follow_symlinks=False):
-                        waiting.append(f"{place}/{entry.name}")
-                    elif entry.is_symlink() and self._is_new(entry.stat(follow_symlinks=False)):
-                        self._take(path / place, folder, entry.name)
-
-    def _todo(self, path: Path, rebase: int) -> None:
-        name = _TODO.rpartition("/")[2]
-        data = content(rebase, name)
-        before = list(self.todos.get(str(path / _TODO), ()))
-        if data is None:
-            self._take(path / "rebase-merge", rebase, name)
-            return
-        lines = data.split(b"\n")
-        for number, line in enumerate(lines):
-            if line in before:
-                before.remove(line)
-            elif _runs_program(line):
-                lines[number] = b"noop"
-        if (text := b"\n".join(lines)) != data:
-            kept = self.quarantine.replace(rebase, name, data, text)
-            done = "removed the commands that `git rebase --continue` would run"
-            self.findings.append(Finding(path / _TODO, done, "commands added them", kept))
-
-    def _strategy(self, path: Path, folder: int, name: str, strategy: Callable[[str], str]) -> None:
-        """Remove a file that names an unknown merge strategy, which would be a program."""
-        data = content(folder, name)
-        text = (data or b"").decode(errors="surrogateescape")
-        if data is None or strategy(text.strip()) not in _STRATEGIES:
-            self._take(path, folder, name)
-
-    def _take(self, path: Path, folder: int, name: str) -> None:
-        done, kept = "set aside", None
-        try:
-            kept = self.quarantine.take(folder, name)
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            done = f"could not be set aside: {error.strerror or error}"
-        place = path / name
-        self.findings.append(Finding(place, done, why(f"{path.name}/{name}"), kept))
+        self.removals.replace(path, handle, name, data, less.text, done)
 
 
 def _names(handle: int) -> list[str]:
@@ -324,25 +257,11 @@ def _names(handle: int) -> list[str]:
         return [entry.name for entry in islice(entries, MOST_NAMES)]
 
 
-def todos_of(folders: Collection[Path]) -> dict[str, list[bytes]]:
-    """Return the lines that run a program in the rebase todo lists of these git folders, by
-    path."""
-    found = {}
-    for path in folders:
-        with contextlib.suppress(OSError), opened_folder(path / "rebase-merge") as rebase:
-            data = content(rebase, _TODO.rpartition("/")[2])
-            lines = (data or b"").split(b"\n")
-            found[str(path / _TODO)] = list(filter(_runs_program, lines))
-    return found
-
-
-def _strategy_of(text: str) -> str:
-    settings = parse(text.encode(errors="surrogateescape"))
-    if settings is None:
-        return "unknown"
-    named = [value or "" for name, value in settings if name == "options.strategy"]
-    return next((value for value in named if value not in _STRATEGIES), "")
-
-
-def _main(folder: Path) -> Path:
-    return folder.parent.parent if is_worktree_folder(folder) else folder
+def set_ids_cleared(roots: Sequence[Path], since_ns: int) -> Iterator[Finding]:
+    """Clear the set-user-ID and set-group-ID bits that commands could set: elsewhere the filter of
+    system calls refuses them."""
+    for root in roots:
+        if sys.platform != "linux" or hands_down_its_group(root):
+            for path in clear_set_id(root, since_ns):
+                why_so = "others who start it would get its group's rights"
+                yield Finding(path, "its set-ID bits were cleared", why_so)

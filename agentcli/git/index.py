@@ -1,28 +1,37 @@
-"""Reads the index of a repository without git, so that its configuration, and whatever that names,
-has no effect.
+"""Reads indexes of repositories without git, so that configuration, and whatever that names, has no
+effect, and writes them.
 
-Format: https://git-scm.com/docs/index-format, versions 2 to 4.
+Everything is read as git reads it (`read-cache.c`, `split-index.c`), which compares no checksum:
+what git sees differently from us could hide there. Format:
+https://git-scm.com/docs/index-format, versions 2 to 4.
 """
 
 from __future__ import annotations
 
-import contextlib
+import hashlib
 import struct
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import islice
 from typing import NamedTuple
 
-from agentcli.files.private import read_private
-
+LARGEST = 256_000_000
+"""Largest index that is read, in bytes: two million files."""
 HEADER_BYTES = 12
 _HEADER = struct.Struct(">4sII")
 _FIXED = {size: struct.Struct(f">10I{size}sH") for size in (20, 32)}
 _FLAGS = struct.Struct(">H")
+_NUMBER = struct.Struct(">I")
+_WORD = struct.Struct(">Q")
 _EXTENDED = 0x4000
-_GITLINK_BYTES = struct.pack(">I", 0o160000)
+_STAGE = 0x3000
+_LENGTH = 0x0FFF
 _MODE_AT = 24
 """Offset of the mode in an entry."""
-_MAX_BYTES = 64_000_000
+_KIND_AT = _MODE_AT + 2
+SPARSE_FOLDER, FILE, LINK, GITLINK = 0x4, 0x8, 0xA, 0xE
+"""Kinds of entries. A sparse folder stands for all that is in one outside of a sparse checkout."""
+GITLINK_MODE = struct.pack(">I", 0o160000)
 
 
 class IndexEntry(NamedTuple):
@@ -54,7 +63,7 @@ def entries(data: bytes, id_bytes: int) -> Iterator[tuple[int, int, bytes]]:
     """Yield the start, end and path of each entry in an index whose object ids have `id_bytes`.
     Raises ValueError, struct.error or IndexError if it is not an index or is damaged."""
     signature, version, count = _HEADER.unpack_from(data)
-    if signature != b"DIRC":
+    if signature != b"DIRC" or version not in (2, 3, 4):
         raise ValueError("no index")
     at = _HEADER.size
     path = b""
@@ -63,35 +72,21 @@ def entries(data: bytes, id_bytes: int) -> Iterator[tuple[int, int, bytes]]:
     for _ in range(count):
         start = at
         at += fixed
-        if data[at - _FLAGS.size] & _EXTENDED >> 8:
+        high, low = data[at - 2], data[at - 1]
+        if high & _EXTENDED >> 8:
             at += _FLAGS.size
+        kept = 0
         if version == 4:
             cut, at = _varint(data, at)
-            end = data.index(b"\0", at)
-            path = path[: len(path) - cut] + data[at:end]
-            at = end + 1
-        else:
-            end = data.index(b"\0", at)
-            path = data[at:end]
-            # Entries are padded with one to eight NULs to a multiple of eight bytes.
-            at = start + (end - start + 8 & ~7)
+            kept = len(path) - cut if start > HEADER_BYTES else 0
+        length = (high << 8 | low) & _LENGTH
+        end = data.index(b"\0", at) if length == _LENGTH else at + length - kept
+        if kept < 0 or end < at or data[end] != 0:
+            raise ValueError("a path that is too long or too short")
+        path = path[:kept] + data[at:end]
+        # Without compression, entries are padded with one to eight NULs to a multiple of eight.
+        at = end + 1 if version == 4 else start + (end - start + 8 & ~7)
         yield start, at, path
-
-
-def gitlinks(index: Path) -> list[bytes]:
-    """Return the paths that an index records as separate repositories; none if it is damaged."""
-    data = read_private(index, _MAX_BYTES, follow=True) or b""
-    # Going through all entries is slow, so first check whether any could be a gitlink.
-    if _GITLINK_BYTES not in data:
-        return []
-    for id_bytes in (20, 32):
-        with contextlib.suppress(struct.error, ValueError, IndexError):
-            return [
-                path
-                for start, _, path in entries(data, id_bytes)
-                if data[start + _MODE_AT : start + _MODE_AT + 4] == _GITLINK_BYTES
-            ]
-    return []
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
@@ -100,4 +95,181 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
     while data[at] & 0x80:
         at += 1
         value = (value + 1) << 7 | data[at] & 0x7F
+        if value >= 1 << 32:
+            raise ValueError("an offset beyond all paths")
     return value, at + 1
+
+
+# --- whole indexes ------------------------------------------------------------------------------
+
+
+class Entry(NamedTuple):
+    """An entry as it stands in the file up to its path, flags included."""
+
+    fixed: bytes
+    path: bytes
+
+    @property
+    def kind(self) -> int:
+        """One of LINK, GITLINK, SPARSE_FOLDER and, for nearly all, FILE."""
+        return self.fixed[_KIND_AT] >> 4
+
+    @property
+    def mode(self) -> bytes:
+        return self.fixed[_MODE_AT : _MODE_AT + 4]
+
+
+@dataclass
+class Index:
+    """What git finds in an index and in the one it shares entries with. `is_damaged`: it is not as
+    git writes it, and git may see more in it than the `entries`."""
+
+    entries: list[Entry]
+    is_damaged: bool = False
+    is_sparse: bool = False
+
+
+def read_index(read: Callable[[str], bytes | None], id_bytes: int) -> Index | None:
+    """Return the index of a git folder; None if there is none that git would read. `read` returns
+    at most LARGEST bytes of a file there, None if there is no such file."""
+    own = _parsed(read("index") or b"", id_bytes)
+    if own is None:
+        return None
+    links = [body for name, body in own.extensions if name == b"link"]
+    found = Index(own.entries, own.is_damaged, any(name == b"sdir" for name, _ in own.extensions))
+    if links and (base_id := links[-1][:id_bytes]) != bytes(id_bytes):
+        base = _parsed(read(f"sharedindex.{base_id.hex()}") or b"", id_bytes)
+        if base is None:
+            return None
+        try:
+            found.entries = _merged(base.entries, own.entries, links[-1][id_bytes:])
+        except (struct.error, ValueError, IndexError):
+            found = Index(base.entries, is_damaged=True)
+        found.is_damaged |= base.is_damaged or len(links) > 1
+    return found
+
+
+@dataclass
+class _File:
+    entries: list[Entry] = field(default_factory=list)
+    extensions: list[tuple[bytes, bytes]] = field(default_factory=list)
+    is_damaged: bool = False
+
+
+def _parsed(data: bytes, id_bytes: int) -> _File | None:
+    """Return what stands in one file, as far as it can be read."""
+    if data[:4] != b"DIRC" or not 2 <= int.from_bytes(data[4:8], "big") <= 4:
+        return None
+    found = _File()
+    size = _FIXED[id_bytes].size
+    starts = []
+    at = HEADER_BYTES
+    try:
+        for start, at, path in entries(data, id_bytes):  # noqa: B007 - the end of the last is used
+            until = start + size + (2 if data[start + size - 2] & _EXTENDED >> 8 else 0)
+            found.entries.append(Entry(data[start:until], path))
+            starts.append(start)
+        starts.append(at)
+        found.extensions = list(_extensions(data, at, id_bytes))
+        found.is_damaged = not _starts_agree(data, starts, found.extensions, id_bytes)
+    except (struct.error, ValueError, IndexError):
+        found.is_damaged = True
+    return found
+
+
+def _extensions(data: bytes, at: int, id_bytes: int) -> Iterator[tuple[bytes, bytes]]:
+    end = len(data) - id_bytes
+    while at <= end - 8:
+        size = int.from_bytes(data[at + 4 : at + 8], "big")
+        if at + 8 + size > end:
+            raise ValueError("an extension beyond the end")
+        yield data[at : at + 4], data[at + 8 : at + 8 + size]
+        at += 8 + size
+
+
+def _starts_agree(
+    data: bytes, starts: list[int], extensions: list[tuple[bytes, bytes]], id_bytes: int
+) -> bool:
+    """Return whether the tables by which threads of git find entries and extensions say where
+    these are."""
+    last = data[len(data) - 2 * id_bytes - 12 : len(data) - id_bytes]
+    if last[:4] == b"EOIE" and _NUMBER.unpack_from(last, 8)[0] != starts[-1]:
+        return False
+    for name, body in extensions:
+        if name == b"IEOT":
+            numbers = list(_NUMBER.iter_unpack(body[4 : 4 + (len(body) - 4) // 8 * 8]))
+            at = 0
+            for [start], [count] in zip(numbers[::2], numbers[1::2], strict=True):
+                if at + count >= len(starts) or start != starts[at]:
+                    return False
+                at += count
+            if at != len(starts) - 1:
+                return False
+    return True
+
+
+def _merged(base: list[Entry], own: list[Entry], bitmaps: bytes) -> list[Entry]:
+    """Return the entries of a split index. Raises ValueError or struct.error if the bitmaps can't
+    be read or don't fit."""
+    merged = {}
+    deleted: set[int] = set()
+    replaced: list[int] = []
+    if bitmaps:
+        bits, rest = _bitmap(bitmaps, len(base))
+        deleted = set(bits)
+        replaced, _ = _bitmap(rest, len(base))
+    if len(replaced) > len(own):
+        raise ValueError("more replacements than entries")
+    base = list(base)
+    for number, position in enumerate(replaced):
+        base[position] = Entry(own[number].fixed, base[position].path)
+    kept = (entry for position, entry in enumerate(base) if position not in deleted)
+    for entry in (*kept, *islice(own, len(replaced), None)):
+        merged[entry.path, _flags(entry.fixed) & _STAGE] = entry
+    return [merged[key] for key in sorted(merged)]
+
+
+def _bitmap(data: bytes, size: int) -> tuple[list[int], bytes]:
+    """Return the positions of the bits that an EWAH bitmap sets, and what follows it. Raises
+    ValueError if one is not below `size`."""
+    count = int.from_bytes(data[4:8], "big")
+    if len(data) < 12 + 8 * count:
+        raise ValueError("a bitmap beyond the end")
+    words = iter([word for [word] in _WORD.iter_unpack(data[8 : 8 + 8 * count])])
+    bits: list[int] = []
+    at = 0
+    for word in words:
+        run, literals = word >> 1 & 0xFFFFFFFF, word >> 33
+        if word & 1 and at + 64 * run > size:
+            raise ValueError("a bit for no entry")
+        bits += range(at, at + 64 * run) if word & 1 else ()
+        at += 64 * run
+        for literal in islice(words, literals):
+            bits += (at + bit for bit in range(64) if literal >> bit & 1)
+            at += 64
+    if bits and max(bits) >= size:
+        raise ValueError("a bit for no entry")
+    return bits, data[12 + 8 * count :]
+
+
+def _flags(fixed: bytes) -> int:
+    """Return the flags of an entry, which end its fixed part unless more follow."""
+    at = len(fixed) - (4 if len(fixed) in (_FIXED[20].size + 2, _FIXED[32].size + 2) else 2)
+    flags: int = _FLAGS.unpack_from(fixed, at)[0]
+    return flags
+
+
+def index_data(index: Index, id_bytes: int) -> bytes:
+    """Return a file with these entries, in one piece and without what git can find out again."""
+    size = _FIXED[id_bytes].size
+    version = 3 if any(len(entry.fixed) > size for entry in index.entries) else 2
+    parts = [_HEADER.pack(b"DIRC", version, len(index.entries))]
+    for fixed, path in index.entries:
+        flags = _flags(fixed) & ~_LENGTH | min(len(path), _LENGTH)
+        start = fixed[: size - 2] + _FLAGS.pack(flags) + fixed[size:]
+        parts += start, path, bytes(8 - (len(start) + len(path)) % 8)
+    if index.is_sparse:
+        parts.append(b"sdir" + bytes(4))
+    data = b"".join(parts)
+    algorithm = "sha1" if id_bytes == 20 else "sha256"
+    return data + hashlib.new(algorithm, data, usedforsecurity=False).digest()

@@ -31,9 +31,10 @@ from agentcli.files.names import GENERATED
 from agentcli.files.opening import opened_folder
 from agentcli.files.private import read_private
 from agentcli.git.config_files import parse
-from agentcli.git.index import gitlinks
+from agentcli.git.index import GITLINK, GITLINK_MODE, LARGEST, read_index
 
 _MAX_FILE_BYTES = 65_536
+_LARGEST_CONFIG = 1_000_000
 _MOST_FOLDERS = 400
 _MOST_ENTRIES = 100
 _MOST_LOOKED_AT = 2_000
@@ -107,6 +108,11 @@ def is_worktree_folder(folder: Path) -> bool:
     return folder.parent.name == WORKTREES and is_git_folder(folder.parent.parent)
 
 
+def main_folder(folder: Path) -> Path:
+    """Return the git folder that a git folder of a worktree belongs to; any other as it is."""
+    return folder.parent.parent if is_worktree_folder(folder) else folder
+
+
 def controls(folder: Path, *, all_of_them: bool = True) -> list[Path]:
     """Return what git's daily work does not change in a git folder; without `all_of_them`, only
     what git runs or trusts."""
@@ -150,10 +156,29 @@ def folders_of(top: Path) -> tuple[Path, Path]:
 
 def listed_repositories(root: Path) -> Iterator[Path]:
     """Yield the places within `root` that its repository's index records as repositories."""
-    for link in gitlinks(folders_of(root)[0] / "index"):
-        place = root / os.fsdecode(link)
-        if real_place(place, "") == place:
-            yield place
+    folder, common = folders_of(root)
+
+    def read(name: str) -> bytes | None:
+        return read_private(folder / name, LARGEST, follow=True)
+
+    # Going through all entries is slow, so first check whether any could be one.
+    if GITLINK_MODE not in (read("index") or b"") and not any(folder.glob("sharedindex.*")):
+        return
+    index = read_index(read, object_id_bytes(common))
+    for entry in index.entries if index is not None else ():
+        if entry.kind == GITLINK and b"\0" not in entry.path:
+            place = root / os.fsdecode(entry.path)
+            if real_place(place, "") == place:
+                yield place
+
+
+def object_id_bytes(common: Path) -> int:
+    """Return the length of object ids in the repository whose data are in the folder `common`."""
+    data = read_private(common / "config", _LARGEST_CONFIG, follow=True) or b""
+    if b"objectformat" not in data.lower():
+        return 20
+    formats = [value for name, value in parse(data) or () if name == "extensions.objectformat"]
+    return 32 if formats[-1:] == ["sha256"] else 20
 
 
 class FolderListing(NamedTuple):

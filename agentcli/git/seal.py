@@ -314,6 +314,10 @@ def why(place: str) -> str:
         return "git would take settings and hooks from elsewhere"
     if name in SETTINGS:
         return "git would run what it names"
+    if name in ("index", "MERGE_RR"):
+        return "git would write or look outside of the working tree, or into a git folder"
+    if name == "git-rebase-todo":
+        return "commands added them"
     return "git itself makes no such file, but may trust it"
 
 

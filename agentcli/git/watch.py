@@ -14,7 +14,6 @@ import logging
 import os
 import select
 import stat
-import sys
 import threading
 import time
 from collections import Counter
@@ -34,12 +33,13 @@ from agentcli.files.git_layout import (
 )
 from agentcli.files.guard import CLOCK_SLACK_NS
 from agentcli.files.names import display_path, first_names, quoted_path
-from agentcli.files.set_id import clear_set_id, hands_down_its_group
 from agentcli.git.control_files import TooManyEntries
-from agentcli.git.disarm import Disarmer, inventory, todos_of
+from agentcli.git.disarm import Disarmer, inventory, set_ids_cleared
 from agentcli.git.quarantine import Identity, Quarantine, identity
+from agentcli.git.removals import Removals
 from agentcli.git.seal import Finding, Seal, why
 from agentcli.git.watch_record import RecordFile, WatchRecord, in_use, unfinished
+from agentcli.git.work_data import todos_of
 from agentcli.interrupts import shield
 from agentcli.system.inotify import Inotify
 
@@ -269,7 +269,7 @@ class GitWatch:
             have.update(inner)
         folders = [seal.path for seal in seals if seal.names is None]
         return WatchRecord(
-            roots=scope.writable,
+            roots=(*scope.writable, *scope.mounts.values()),
             since_ns=since_ns,
             seals=seals,
             todos=todos_of(folders),
@@ -335,12 +335,14 @@ class GitWatch:
         by_commands = {
             seal.path / place for seal in record.seals for place in seal.folders
         } - sealed
+        removals = Removals(self._quarantine)
         disarmer = Disarmer(
-            record.roots, record.since_ns, sealed, record.before, record.todos, self._quarantine
+            record.roots, record.since_ns, sealed, record.before, record.todos, removals
         )
         for path in sorted(by_commands):
             disarmer.git_folder(path)
-        return [*disarmer.run(), *_cleared(record)]
+        disarmer.run()
+        return [*removals.findings, *set_ids_cleared(record.roots, record.since_ns)]
 
     def _write(self) -> None:
         if self._file is not None and self._record is not None:
@@ -473,16 +475,6 @@ def _checked(seals: Iterable[Seal], quarantine: Quarantine) -> list[Finding]:
         except TooManyEntries:
             found.append(Finding(seal.path, "holds too much to be watched", why(GIT)))
     return found
-
-
-def _cleared(record: WatchRecord) -> Iterator[Finding]:
-    """Clear the set-user-ID and set-group-ID bits that commands could set: elsewhere the filter of
-    system calls refuses them."""
-    for root in record.roots:
-        if sys.platform != "linux" or hands_down_its_group(root):
-            for path in clear_set_id(root, record.since_ns):
-                why_so = "others who start it would get its group's rights"
-                yield Finding(path, "its set-ID bits were cleared", why_so)
 
 
 def _closed(paths: Iterable[Path], layer: str) -> dict[Path, Identity | None]:

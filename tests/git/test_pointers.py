@@ -11,6 +11,7 @@ import pytest
 
 from agentcli.git.disarm import Disarmer, Inventory
 from agentcli.git.quarantine import Quarantine
+from agentcli.git.removals import Removals
 from agentcli.git.repositories import find_repository, nested_repositories
 from agentcli.git.repository_changes import changes_since_start, snapshot_repository_config
 from agentcli.git.seal import Seal
@@ -39,10 +40,10 @@ def status(folder: Path) -> None:
 
 
 def disarmed(root: Path) -> list[str]:
-    quarantine = Quarantine(root.with_name("kept"))
+    removals = Removals(Quarantine(root.with_name("kept")))
     since_ns = time.time_ns() - 60_000_000_000
-    findings = Disarmer([root], since_ns, [], Inventory(), {}, quarantine).run()
-    return [str(finding.path.relative_to(root)) for finding in findings]
+    Disarmer([root], since_ns, [], Inventory(), {}, removals).run()
+    return [str(finding.path.relative_to(root)) for finding in removals.findings]
 
 
 @pytest.fixture
