@@ -227,3 +227,7 @@ class Request:
     """The most that the reply may cost; None: no limit."""
     reserve_tokens: int = 0
     """Keep enough of the budget for one more call with this many output tokens; 0: nothing."""
+
+    @property
+    def has_images(self) -> bool:
+        return any(message.image_urls for message in self.messages)

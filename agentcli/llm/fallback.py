@@ -1,8 +1,8 @@
-"""A chain of models: the next one takes over when one can't answer."""
+"""A chain of models: which of them can take a request, and who takes over when one can't answer."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -10,7 +10,6 @@ from agentcli.errors import ConfigError, LLMError, LLMErrorKind
 from agentcli.events import Event, Progress
 from agentcli.events.observations import AttemptsAbandonedObservation, ModelSwitchedObservation
 from agentcli.llm.client import ModelClient
-from agentcli.llm.router import Router
 from agentcli.llm.spending import CallBudget
 from agentcli.llm.tool_choice import enforce_tool_choice
 from agentcli.messages import Reply, Request
@@ -29,8 +28,34 @@ _WHY = {
     "main_again": "{} is done; back to {}",
 }
 
-
 RecordEvent = Callable[[Event], Event]
+
+
+@dataclass(frozen=True)
+class Router:
+    """Routes requests. Models are asked in the order of `chain`; `vision` replaces it when there
+    are images and the first of `chain` is known to take none. `context_tokens` is called only if
+    there is a choice."""
+
+    chain: Sequence[str]
+    vision: Sequence[str]
+    takes_images: Callable[[str], bool]
+    context_tokens: Callable[[str], int]
+
+    def route(self, request: Request) -> tuple[Sequence[str], str]:
+        """Return full names of models in the order to ask them, and why the first is not the
+        preferred model: images, too_long, or empty."""
+        names, reason = self.chain, ""
+        if self.vision and not self.takes_images(names[0]) and request.has_images:
+            seeing = [name for name in names if self.takes_images(name)]
+            names, reason = list(dict.fromkeys([*self.vision, *seeing])), "images"
+        if request.estimated_tokens and len(names) > 1:
+            needed = request.estimated_tokens + request.max_output_tokens
+            fitting = [name for name in names if self.context_tokens(name) >= needed]
+            if fitting and fitting[0] != names[0]:
+                reason = reason or "too_long"
+            names = list(dict.fromkeys([*fitting, *names]))
+        return names, reason
 
 
 @dataclass
@@ -69,14 +94,14 @@ class FallbackChain:
         Raises LLMError when no model replies: the error of the first that failed, with a hint that
         names the others. A misconfigured model counts as a refused key.
         """
-        route = self.router.route(request)
+        names, reason = self.router.route(request)
         call_budget = CallBudget(request.budget_usd)
-        left = [name for name in route.names if name not in self._failed]
+        left = [name for name in names if name not in self._failed]
         try:
-            for name in left or route.names:
+            for name in left or names:
                 try:
                     client = self.client_of(name)
-                    self._switch(name, route.reason, record)
+                    self._switch(name, reason, record)
                     ask = partial(
                         client.complete, notify=notify, call_budget=call_budget, record=record
                     )

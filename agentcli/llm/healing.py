@@ -214,8 +214,7 @@ def _messages(refusal: _Refusal) -> Iterator[Remedy]:
 
 
 def _images(refusal: _Refusal) -> Iterator[Remedy]:
-    has_images = any(message.image_urls for message in refusal.request.messages)
-    if not has_images or not refusal.says(_ABOUT_IMAGES):
+    if not refusal.request.has_images or not refusal.says(_ABOUT_IMAGES):
         return
     if refusal.says(_IN_RESULTS) and refusal.traits.images == "anywhere":
         told = "the model takes no images in results of tools; going on without them"

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 
 from agentcli.llm.catalog import Catalog
 from agentcli.llm.client import ModelClient
-from agentcli.llm.fallback import FallbackChain
+from agentcli.llm.fallback import FallbackChain, Router
 from agentcli.llm.registry import Providers
-from agentcli.llm.router import Router
 from agentcli.llm.wire_protocol import WireProtocol
 
 if TYPE_CHECKING:

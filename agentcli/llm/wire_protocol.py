@@ -104,7 +104,8 @@ class ReplySize:
 
 
 class WireProtocol(Protocol):
-    """One wire format at one endpoint; used from one thread at a time."""
+    """One wire format at one endpoint; used from one thread at a time. What has a body here is for
+    one that sends nothing."""
 
     def connect(self) -> None:
         """Import the SDK and build its client; called again after `abort`."""
@@ -115,6 +116,7 @@ class WireProtocol(Protocol):
 
     def body_bytes(self, request: Request) -> int:
         """Return the size of the body that `answer` would send; 0 when nothing is sent."""
+        return 0
 
     def translate(self, error: Exception) -> LLMError:
         """Return what an exception of `answer` means; an unknown one is logged."""
@@ -125,10 +127,12 @@ class WireProtocol(Protocol):
     def remedy(self, error: LLMError, request: Request) -> Remedy | None:
         """Return how to send `request` so that what the endpoint refused with `error` is not in it;
         None if the error does not tell."""
+        return None
 
     def read_back(self, reply: Reply) -> Reply:
         """Return `reply`, whose calls were found in its text, with their arguments in the tools'
         own terms; `answer` has them so already."""
+        return reply
 
     def learn(self, changes: Mapping[str, Any]) -> None:
         """Make requests with these changes of the endpoint's traits from now on."""

@@ -12,13 +12,12 @@ from agentcli.errors import ConfigError, LLMError, LLMErrorKind, TryAgainLater
 from agentcli.events.progress import Notice
 from agentcli.llm.catalog import Catalog
 from agentcli.llm.client import ModelClient
-from agentcli.llm.fallback import FALLBACK_ERRORS, FallbackChain
+from agentcli.llm.fallback import FALLBACK_ERRORS, FallbackChain, Router
 from agentcli.llm.protocols.anthropic_messages import AnthropicMessages
 from agentcli.llm.protocols.chat_completions import ChatCompletions
 from agentcli.llm.protocols.responses import Responses
 from agentcli.llm.registry import Providers
 from agentcli.llm.roles import ROLES, Roles
-from agentcli.llm.router import Router
 from agentcli.llm.spending import CallBudget
 from agentcli.llm.tool_choice import enforce_tool_choice
 from agentcli.llm.traits import Traits

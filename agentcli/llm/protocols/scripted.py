@@ -21,7 +21,13 @@ from agentcli.events import event_from_dict
 from agentcli.events.progress import TextDelta, ToolCallStarted
 from agentcli.events.recorded_replies import RECORDING, is_newer, recorded_replies
 from agentcli.llm.protocols import anthropic_messages, chat_completions, responses
-from agentcli.llm.wire_protocol import Endpoint, StreamItem, parsing_reply, unknown_failure
+from agentcli.llm.wire_protocol import (
+    Endpoint,
+    StreamItem,
+    WireProtocol,
+    parsing_reply,
+    unknown_failure,
+)
 from agentcli.messages import Reply, Request, Role
 from agentcli.system.homes import expanded
 
@@ -31,12 +37,11 @@ _PARSERS = {
     "message": anthropic_messages.parse_reply,
 }
 
-
 _DEMO = Path(__file__).parents[2] / "demo" / "session.jsonl"
 _THINKING_S = 1.0
 
 
-class Scripted:
+class Scripted(WireProtocol):
     """Plays the replies of a file. Raises ConfigError when it can't be read or holds anything
     else."""
 
@@ -57,9 +62,6 @@ class Scripted:
             raise ConfigError(f"script {self._path} is not JSON lines: {error}") from error
         except ConfigError as error:
             raise ConfigError(f"script {self._path}{error.message}", hint=error.hint) from error
-
-    def connect(self) -> None:
-        """Do nothing: there is nothing to connect to."""
 
     def answer(self, request: Request) -> Iterator[StreamItem]:
         number = sum(message.role is Role.ASSISTANT for message in request.messages)
@@ -96,26 +98,11 @@ class Scripted:
             yield word
             time.sleep(1 / self._words_per_second)
 
-    def body_bytes(self, request: Request) -> int:
-        return 0
-
     def translate(self, error: Exception) -> LLMError:
         return unknown_failure(str(self._path), error)
 
     def models(self) -> list[str]:
         return [str(self._path)]
-
-    def remedy(self, error: LLMError, request: Request) -> None:
-        """Return None: a recording ends, but refuses nothing."""
-
-    def read_back(self, reply: Reply) -> Reply:
-        return reply
-
-    def learn(self, changes: Mapping[str, Any]) -> None:
-        """Do nothing: a recording has no traits."""
-
-    def abort(self) -> None:
-        """Do nothing: there is no connection."""
 
 
 def _replies(lines: Sequence[Any]) -> Sequence[Reply | Mapping[str, Any]]:
