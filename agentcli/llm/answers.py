@@ -187,7 +187,6 @@ def _events(data: list[str], kind: str) -> Iterator[Mapping[str, Any]]:
 
 
 def _told(answer: object) -> str:
-    """Return the message that an answer carries; empty if it has none."""
     from agentcli.llm.error_bodies import told
 
     return told(answer)

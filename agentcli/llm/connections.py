@@ -142,7 +142,6 @@ def _unreachable(origin: str, what: str) -> LLMError:
 
 
 def is_local(origin: str) -> bool:
-    """Whether an address is one of this machine."""
     host = urlsplit(origin).hostname or ""
     return host in ("localhost", "::1") or host.startswith("127.")
 

@@ -23,6 +23,5 @@ _CLAUDE = ImageLimits(side=1_568, pixels=1_150_000)
 
 
 def image_limits(model: str) -> ImageLimits:
-    """Return the limits for `model`, by its provider and name."""
     name = model.lower()
     return _CLAUDE if name.startswith("anthropic/") or "claude" in name else ImageLimits()

@@ -69,11 +69,8 @@ class Providers:
         running local server offers. Raises ConfigError when there is none."""
         if wanted:
             return self.full_name(wanted)
-        for name, provider in known_providers().items():
-            if provider.default_model and self.has_key(name):
-                return f"{name}/{provider.default_model}"
-        if local := self._local_default():
-            return local
+        if found := next(map(_default, self._usable()), None) or self._local_default():
+            return found
         raise SetupNeeded(
             "no model to work with: no key is set and no local server answers",
             hint=f"{self._key_fault()}at a terminal, agent setup asks for what is needed;\n"
@@ -116,7 +113,7 @@ class Providers:
     def _by_short_name(self, wanted: str) -> str | None:
         """Look among models of local servers and the catalogued ones of providers with a key. If
         none fits, look among other providers, whose keys are then asked for."""
-        usable = [name for name in _with_default() if self.has_key(name)]
+        usable = list(self._usable())
         names = [*_catalogued(usable), *self.local_models()]
         if found := resolve(wanted, names, map(_default, usable)):
             return found
@@ -128,15 +125,18 @@ class Providers:
     def usual_names(self) -> list[str]:
         """Return models to choose from without asking a provider: the catalogued ones of providers
         with a key, and those of local servers."""
-        usable = [name for name in _with_default() if self.has_key(name)]
+        usable = list(self._usable())
         names = (*map(_default, usable), *_catalogued(usable), *self.local_models())
         return list(dict.fromkeys(names))
 
+    def _usable(self) -> Iterator[str]:
+        """Yield the built-in providers with a default model and a key, by rank."""
+        return (name for name in _with_default() if self.has_key(name))
+
     def has_key(self, provider: str) -> bool:
         """Whether a key for the provider is set, or a command that prints one."""
-        if self._options(provider).api_key_command:
-            return True
-        return bool(self.environ.get(self.key_variable(provider) or ""))
+        has_command = bool(self._options(provider).api_key_command)
+        return has_command or bool(self.environ.get(self.key_variable(provider) or ""))
 
     def key_variable(self, provider: str) -> str | None:
         """Return the variable that holds the provider's key; None if a command prints the key or
@@ -158,11 +158,7 @@ class Providers:
                 hint=f'{variables}[providers.{provider}] base_url = "https://…"',
             )
         if base_url:
-            try:
-                require_address(base_url)
-            except ConfigError as error:
-                fault = f"provider {provider}: {error.message}"
-                raise ConfigError(fault, hint=error.hint) from error
+            require_address(base_url, f"provider {provider}: ")
         endpoint = Endpoint(
             provider=provider,
             model=model,
@@ -271,9 +267,8 @@ class Providers:
     def renewed(self, endpoint: Endpoint) -> Endpoint | None:
         """Return the endpoint with the key that its command prints now; None if there is no command
         or the key has not changed. Raises ConfigError when the command fails."""
-        if not self._options(endpoint.provider).api_key_command:
-            return None
-        key = self._key(endpoint.provider)
+        has_command = self._options(endpoint.provider).api_key_command
+        key = self._key(endpoint.provider) if has_command else endpoint.api_key
         return None if key == endpoint.api_key else replace(endpoint, api_key=key)
 
     def takes_images(self, name: str) -> bool:
@@ -336,7 +331,6 @@ class Providers:
         return next(in_memory, next(iter(models), None))
 
     def _options(self, provider: str) -> ProviderSettings:
-        """Return the user's settings for the provider, or else the defaults."""
         return self.configured.get(provider) or ProviderSettings()
 
     def _key(self, provider: str) -> str | None:
@@ -377,7 +371,6 @@ class Providers:
 
 
 def _with_default() -> list[str]:
-    """Return the built-in providers with a default model, by rank."""
     return [name for name, provider in known_providers().items() if provider.default_model]
 
 
@@ -389,8 +382,9 @@ def _catalogued(providers: Iterable[str]) -> list[str]:
     return [f"{name}/{model}" for name in providers for model in catalogued_models(name)]
 
 
-def require_address(base_url: str) -> SplitResult:
-    """Return the parts of an address. Raises ConfigError if it is not a server's address."""
+def require_address(base_url: str, whose: str = "") -> SplitResult:
+    """Return the parts of an address. Raises ConfigError, whose message begins with `whose`, if it
+    is not a server's address."""
     try:
         address = urlsplit(base_url)
         good = address.scheme in ("http", "https") and bool(address.hostname)
@@ -399,7 +393,7 @@ def require_address(base_url: str) -> SplitResult:
     except ValueError:
         pass
     hint = "" if "://" in base_url else "it begins with https:// or http://"
-    raise ConfigError(f"{base_url!r} is not the address of a server", hint=hint)
+    raise ConfigError(f"{whose}{base_url!r} is not the address of a server", hint=hint)
 
 
 def _reading_text(

@@ -73,13 +73,13 @@ class CallBudget:
         tokens = input_tokens(request, model, body_bytes)
 
         def most(output: int) -> float:
-            return _most(catalog, model, tokens, output) or 0.0
+            return _most(catalog, model, tokens, output)
 
         def cost(output: int) -> float:
             if not request.reserve_tokens:
                 return most(output)
             grown = tokens + _BYTES_OF_TOKEN * output + _RESULTS_BYTES
-            return most(output) + (_most(catalog, model, grown, request.reserve_tokens) or 0.0)
+            return most(output) + _most(catalog, model, grown, request.reserve_tokens)
 
         wanted = request.max_output_tokens
         least = min(LEAST_OUTPUT_TOKENS, wanted)
@@ -166,16 +166,15 @@ def spent_usd(metrics: Mapping[str, Mapping[str, float | int | None]], catalog: 
     return total
 
 
-def _most(catalog: Catalog, model: str, tokens: int, output: int) -> float | None:
-    """Return the USD cost of a call if all its input is charged at the highest input price."""
+def _most(catalog: Catalog, model: str, tokens: int, output: int) -> float:
+    """Return the USD cost of a call if all its input is charged at the highest input price; the
+    price of `model` is known."""
     usages = (
         Usage(tokens, output),
         Usage(tokens, output, cache_write_tokens=tokens),
         Usage(tokens, output, cache_read_tokens=tokens),
     )
-    costs = [catalog.cost(model, usage) for usage in usages]
-    known = [cost for cost in costs if cost is not None]
-    return max(known) if len(known) == len(costs) else None
+    return max(catalog.cost(model, usage) or 0.0 for usage in usages)
 
 
 def _largest(low: int, high: int, cost: Callable[[int], float], left_usd: float) -> int:

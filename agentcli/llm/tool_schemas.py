@@ -133,8 +133,6 @@ class WireTools:
 
 
 class _Translation:
-    """One tool, in its own terms and in those of a provider."""
-
     def __init__(self, tool: ToolSchema, dialect: Dialect) -> None:
         self.tool = tool
         self._schema = plain(tool.parameters)
@@ -240,7 +238,6 @@ class _Narrower:
         self.has_texts = False
 
     def narrowed(self, node: Schema, *, is_top: bool = False) -> Schema:
-        """Return `node` as the dialect has it."""
         if self._dialect.lone_unions and not is_top:
             node = self._union(node)
         if self._dialect.is_openapi:
@@ -314,7 +311,6 @@ class _Narrower:
 
 
 def _noted(node: dict[str, Any], note: str) -> dict[str, Any]:
-    """Return `node` with a note at the end of its description."""
     said = node.get("description", "")
     return {**node, "description": f"{said} ({note})" if said else f"({note})"}
 

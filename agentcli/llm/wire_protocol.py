@@ -82,7 +82,6 @@ class Endpoint:
 
     @property
     def name(self) -> str:
-        """The model's full name."""
         return f"{self.provider}/{self.model}"
 
     @property

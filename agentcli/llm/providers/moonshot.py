@@ -1,6 +1,5 @@
 """Moonshot's Kimi.
 
-        schema="moonshot",
 K3 always reasons, K2.7 too; K2.6 and older can be told not to. Sampling is fixed. Reasoning that
 comes back empty counts as missing; a blank does not (earendil-works/pi, pull request 4178). Other
 sources: MoonshotAI/kimi-cli (kosong/chat_provider/kimi.py); pydantic-ai's and pi's files for it.
