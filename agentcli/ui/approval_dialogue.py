@@ -28,6 +28,7 @@ MEANINGS = {
     "t": "no; type what the model should know or do instead",
 }
 _SCROLL = "PgUp PgDn, j k scroll"
+_UNSEEN = "go to the last row (PgDn, End) before you say yes"
 _FEWEST_ROWS = 3
 """Fewest rows shown of an action that is longer than the screen."""
 _View = Literal["answers", "words", "rules", "rule"]
@@ -56,6 +57,9 @@ class ApprovalDialogue:
         self._top = 0
         self._page = 1
         self._most = 0
+        self._has_seen_end = False
+        """Whether the last row of the action has been on the screen: what is allowed must have been
+        there to be read."""
         self._kept: tuple[int, list[Line]] = (-1, [])
 
     @property
@@ -103,7 +107,9 @@ class ApprovalDialogue:
         return None
 
     def _answer(self, key: str) -> Approval | None:
-        if key == "t":
+        if (key == "y" or key in _LASTING) and not self._has_seen_end:
+            self._hint = "not allowed yet: its last row has not been on the screen"
+        elif key == "t":
             self._go("words")
         elif key == "e":
             rules = self.question.rules
@@ -167,23 +173,29 @@ class ApprovalDialogue:
     def fits(self, width: int, height: int) -> bool:
         """Return whether everything fits, not counting an action that can be scrolled."""
         head, action, below = self._rows(width)
-        return len(head) - 1 + min(len(action), _FEWEST_ROWS + 1) + len(below) <= height
+        fewest = _FEWEST_ROWS + 1 + len(_unseen(width))
+        return len(head) - 1 + min(len(action), fewest) + len(below) <= height
 
     def lines(self, width: int, height: int) -> list[Line]:
         """Return lines for at most `width` columns and `height` rows. Of an action that is longer,
-        these hold the rows scrolled to, and a count."""
+        these hold the rows scrolled to, a count, and what must be done before it can be allowed."""
         head, action, below = self._rows(width)
         room = height - len(head) - len(below)
         if len(action) > room:
             head, room = head[:-1], room + 1
         self._most, self._page = 0, 1
         if len(action) > room:
-            self._page = max(room - 1, 1)
+            notes = [] if self._has_seen_end else _unseen(width)
+            self._page = max(room - 1 - len(notes), 1)
             self._most = max(len(action) - self._page, 0)
             self._top = min(self._top, self._most)
             end = min(self._top + self._page, len(action))
             told = f"  rows {self._top + 1} to {end} of {len(action)} · {_SCROLL}"
-            action = [*action[self._top : end], [Span(told, "yellow")]]
+            below = [[Span(told, "yellow")], *notes, *below]
+            self._has_seen_end |= end == len(action) and len(below) < height
+            action = action[self._top : end]
+        else:
+            self._has_seen_end |= len(below) < height
         return [clip(line, width) for line in [*head, *action, *below][-height:]]
 
     def folded(self, answer: Approval, width: int) -> Line:
@@ -234,3 +246,8 @@ class ApprovalDialogue:
             return told
         keys = "Enter sends it as a no" if self._view == "words" else "Enter takes it"
         return [*told, *hanging(f"{keys}, Esc goes back", width, "dim"), *self._draft.lines(width)]
+
+
+def _unseen(width: int) -> list[Line]:
+    """Return what is said while the end of a long action has not been on the screen."""
+    return hanging(_UNSEEN, width, "yellow")

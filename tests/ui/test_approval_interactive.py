@@ -226,7 +226,7 @@ def test_the_screen(terminal, columns):
 @pytest.mark.parametrize("columns", [60, 80, 120])
 def test_a_long_action_is_scrolled_and_nothing_of_it_stays(terminal, columns):
     place = terminal(columns, 24)
-    page = 9 if columns == 60 else 10
+    page = 8 if columns == 60 else 9
     answer = place.ask(
         ("│ step 0\n", PAGE_DOWN),
         (f"rows {1 + page} to {2 * page} of 100", b"j"),
@@ -238,6 +238,31 @@ def test_a_long_action_is_scrolled_and_nothing_of_it_stays(terminal, columns):
     )
     assert answer == Approval(True)
     assert "step" not in place.text
+
+
+@pytest.mark.parametrize("columns", [60, 80, 120])
+@pytest.mark.parametrize("colors", ["color", "none"])
+def test_what_has_not_been_on_the_screen_to_its_end_is_not_allowed(
+    terminal, monkeypatch, columns, colors
+):
+    if colors == "color":
+        monkeypatch.delenv("NO_COLOR")
+    place = terminal(columns, 26)
+    deed = CmdRunAction(command="\n".join([*(f"# step {n}" for n in range(73)), "deed"]))
+    told, not_yet = "go to the last row (PgDn, End)", "not allowed yet"
+    answer = place.ask(
+        (told, b"y"),
+        (not_yet, b"x"),
+        ("one key; or arrows", b"a"),
+        (not_yet, b"x"),
+        ("one key; or arrows", b"\x1b[B"),
+        ("> y", ENTER),
+        (not_yet, END),
+        ("│ deed\n", b"y"),
+        action=deed,
+    )
+    assert answer == Approval(True)
+    assert place.ask((told, b"n"), action=deed) == Approval(False)
 
 
 def test_the_rule_is_narrowed_before_it_is_saved(terminal):
