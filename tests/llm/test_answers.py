@@ -461,10 +461,25 @@ def test_a_model_is_told_what_was_wrong_with_a_call_that_the_server_refused(agen
         "code": "tool_use_failed",
         "failed_generation": generation,
     }
-    body = json.dumps({"error": refusal}).encode()
-    server = serve([Raw(body, "application/json", 400), Reply("Done.")])
-    done = agent.use(server)("run", "x")
+    thought = {"choices": [{"index": 0, "delta": {"reasoning": "First I write."}}]}
+    stream = (
+        f"data: {json.dumps(thought)}\n\nevent: error\ndata: {json.dumps({'error': refusal})}\n\n"
+    )
+    refused = json.dumps({"error": refusal}).encode()
+    server = serve(
+        [
+            Raw(refused, "application/json", 400),
+            Raw(stream.encode(), "text/event-stream"),
+            Reply("Done."),
+        ],
+        provider="groq",
+    )
+    agent.env |= {"GROQ_API_KEY": KEY, "GROQ_BASE_URL": f"{server.url}/v1"}
+    done = agent("run", "-m", "groq/any", "x")
     assert (done.returncode, done.stdout) == (0, "Done.\n"), done.stderr
-    *_, call, result = server.requests[1].body["messages"]
-    assert call["tool_calls"][0]["function"]["name"] == "write"
-    assert "content" in result["content"]
+    *_, first, told, second, told_again = server.requests[2].body["messages"]
+    assert first["tool_calls"][0]["function"]["name"] == "write"
+    assert "content" in told["content"]
+    assert second["tool_calls"][0]["function"]["name"] == "write"
+    assert second["reasoning"] == "First I write.", "what came before the refusal stays"
+    assert "content" in told_again["content"]

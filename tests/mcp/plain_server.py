@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 MODE = sys.argv[1] if len(sys.argv) > 1 else "good"
-COUNT = int(sys.argv[2]) if len(sys.argv) > 2 else 0
+COUNT = int(sys.argv[2]) if __name__ == "__main__" and len(sys.argv) > 2 else 0
 NOTES = os.environ.get("SERVER_NOTES")
 RED = "\x1b[31mred\x1b]0;owned\x07"
 PNG = base64.b64encode(

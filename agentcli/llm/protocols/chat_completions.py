@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeGuard
 
 from agentcli.errors import LLMError, LLMErrorKind
 from agentcli.events.progress import ReasoningDelta, TextDelta, ToolCallStarted
+from agentcli.llm.answers import refused_reply
 from agentcli.llm.openai_sdk import OpenAIProtocol, called_function, openai_usage
 from agentcli.llm.pieces import OpenCalls, merge
 from agentcli.llm.traits import levels
@@ -239,15 +240,7 @@ class _Collected:
         finish = _FINISH_REASONS.get(self.finish, cut_off)
         if self.refusal and not self.text:
             finish = FinishReason.REFUSAL
-        kept = {name: _sealed(value) for name, value in self.kept.items()}
         text = "".join(self.text or self.refusal)
-        if any(_is_thought(part) for part in self.parts):
-            kept["content"] = self.parts
-        elif _END_OF_THOUGHT.search(text):
-            # The model's own template knows what of it to show the model again.
-            kept["content"] = text
-        if beside := self.open_calls.beside():
-            kept["tool_calls"] = beside
         return Reply(
             text=text,
             tool_calls=unique_calls(calls, "call_"),
@@ -256,8 +249,28 @@ class _Collected:
             model=self.model,
             response_id=self.id,
             reasoning="".join(self.reasoning),
-            provider_data=ProviderData(self.origin, (kept,)) if kept else None,
+            provider_data=self._provider_data(text),
         )
+
+    def refused_reply(self, generation: str) -> Reply:
+        """Return the reply whose last part the server refused and quotes."""
+        return replace(
+            refused_reply(generation, self.model),
+            reasoning="".join(self.reasoning),
+            provider_data=self._provider_data(""),
+        )
+
+    def _provider_data(self, text: str) -> ProviderData | None:
+        """Return what goes back beside `text` and calls."""
+        kept = {name: _sealed(value) for name, value in self.kept.items()}
+        if any(_is_thought(part) for part in self.parts):
+            kept["content"] = self.parts
+        elif _END_OF_THOUGHT.search(text):
+            # The model's own template knows what of it to show the model again.
+            kept["content"] = text
+        if beside := self.open_calls.beside():
+            kept["tool_calls"] = beside
+        return ProviderData(self.origin, (kept,)) if kept else None
 
 
 def _is_first(choice: Mapping[str, Any]) -> bool:
@@ -286,6 +299,15 @@ def _is_kept(name: str, value: object) -> bool:
 
 def _read(chunks: Iterator[Mapping[str, Any]], origin: str) -> Iterator[StreamItem]:
     collected = _Collected(origin)
+    try:
+        yield from _collect(chunks, collected)
+    except LLMError as error:
+        if not error.generation:
+            raise
+        yield collected.refused_reply(error.generation)
+
+
+def _collect(chunks: Iterator[Mapping[str, Any]], collected: _Collected) -> Iterator[StreamItem]:
     answered = False
     for chunk in chunks:
         if not chunk:
