@@ -162,6 +162,7 @@ LAZY_IMPORTS = {
     ("llm/probing.py", "httpx2"): "an SDK's; loaded with it",
     ("mcp/servers.py", "agentcli.mcp.connection"): "500 ms, with the SDK; in a thread of its own",
     ("mcp/servers.py", "anyio.from_thread"): "40 ms; with the SDK",
+    ("sandbox/hints.py", "agentcli.security.commands.read_only"): "30 ms; after the first reply",
     ("sandbox/layer_notes.py", "agentcli.sandbox.landlock"): _LAYER,
     ("sandbox/selection.py", "agentcli.sandbox.bubblewrap"): _LAYER,
     ("sandbox/selection.py", "agentcli.sandbox.landlock"): _LAYER,

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from agentcli.files.access_scope import AccessScope
-from agentcli.sandbox.selection import Sandbox
+from agentcli.files.access_scope import TMP, AccessScope
+from agentcli.sandbox.selection import BUBBLEWRAP, Sandbox
 
 _NETWORK_FAILURES = re.compile(
     r"[Cc]ould(?:n't| not) resolve (?:host|proxy)|unable to resolve host address"
@@ -34,64 +36,220 @@ _RIGHTS_FAILURES = re.compile(
     r"Permission denied|Operation not permitted|EACCES|EPERM|\[Errno 13\]|\[Errno 1\]"
 )
 _MODE_FAILURES = re.compile(
-    r"\b(?:mode|permissions|file attributes)\b.*not permitted|\bf?chmod\b",
-    re.IGNORECASE,
+    r"\b(?:mode|permissions|file attributes)\b.*not permitted|\bf?chmod\b", re.IGNORECASE
 )
 _TOLD_BY_WATCH = "could not write config file"
 """What git says when it may not write a setting; the watch over git folders says which."""
+_SOCKET_FAILURES = re.compile(
+    r"\bsocket\b|listen E(?:PERM|ACCES)|connect(?:ing)? to .*not permitted", re.IGNORECASE
+)
+_TERMINAL_FAILURES = re.compile(
+    r"pseudo-?(?:terminal|tty)|out of pty devices|no more ptys|openpty|forkpty|/dev/pts",
+    re.IGNORECASE,
+)
+_DEVICE = re.compile(r"(/dev/(?!pts\b|tty\b|null\b|std)[\w/-]+).*(?:No such file|denied|permitted)")
+_NEW_PLACE = re.compile(r"could not create (?:leading directories of|work tree dir) '")
+_SAID_BY_PROGRAM = re.compile(r"\s*(?:npm (?:error|ERR!) |Cannot open netlink|[\w.+/@-]{1,60}: )")
+"""How a line begins by which a program reports an error, though the command ended well."""
+_NETLINK = re.compile(r"netlink|uv_interface_addresses", re.IGNORECASE)
+_OF_PROGRAMS = {
+    _NETLINK: (
+        "netlink sockets are refused in the sandbox, so ip, ss and whatever lists network "
+        "interfaces fail; /proc/net/tcp, tcp6, udp and dev tell the same"
+    ),
+    re.compile(r"perf_event|No permission to enable .* event"): (
+        "performance counters are refused in the sandbox, so perf fails; profilers that need none "
+        "work (gprof, valgrind --tool=callgrind, python -m cProfile)"
+    ),
+    re.compile(
+        r"No usable sandbox|Failed to move to new namespace|without --no-sandbox|SUID sandbox"
+        r"|user data directory|ProcessSingleton"
+    ): (
+        "a browser can't make a sandbox of its own in this one, and needs none: start it with "
+        "--headless --no-sandbox --user-data-dir=$TMPDIR/browser"
+    ),
+    re.compile(
+        r"unshare.*not permitted|creat\w+ (?:a )?new namespace|cannot clone: Operation"
+        r"|newuidmap|rootless"
+    ): (
+        "commands can make no namespaces, so containers and sandboxes of other programs don't "
+        "start here; turn theirs off if they can do without"
+    ),
+}
+"""What programs say that fail only because of the sandbox, and why."""
+
+
+@dataclass(frozen=True)
+class _Failure:
+    """The end of what a failed command said, and its `refused` lines, about rights. `again`: how
+    the model can ask for more."""
+
+    output: str
+    refused: Sequence[str]
+    sandbox: Sandbox
+    again: str
+
+    @property
+    def outside(self) -> str:
+        return f"{self.again} with unsandboxed: true and a reason"
 
 
 def refused_by_sandbox(
-    output: str, exit_code: int | None, sandbox: Sandbox | None, *, from_python: bool = False
+    output: str,
+    exit_code: int | None,
+    sandbox: Sandbox | None,
+    *,
+    command: str = "",
+    from_python: bool = False,
 ) -> str:
     """Return a hint for the model if a command failed in a way that suggests that the sandbox
-    refused something, else "". `from_python`: the output is from the python tool, which can't ask
-    for more."""
-    if sandbox is None or not sandbox.contains or not exit_code or exit_code >= 128:
+    refused something, else "". A part of `command` may have failed though its end did not.
+    `from_python`: the output is from the python tool, which can't ask for more."""
+    if sandbox is None or not sandbox.contains or exit_code is None or _is_signal(exit_code):
         return ""
     end = output[-4000:]
-    if not sandbox.network and _NETWORK_FAILURES.search(end):
-        return (
-            "the sandbox has no network; if the command needs it, "
-            f"{_again(from_python)} with network: true and a reason"
-        )
-    if sandbox.own_loopback and (port := _refused_port(end)) not in (None, *sandbox.host_ports):
-        return (
-            "127.0.0.1 is the sandbox's own, so only what you start is there. If a service of the "
-            f"user's is meant, they can open it with --allow 'network(127.0.0.1:{port})'"
-        )
+    if exit_code == 0:
+        end = "\n".join(filter(_SAID_BY_PROGRAM.match, end.splitlines()))
     refused = [
         line
         for line in end.splitlines()
         if _RIGHTS_FAILURES.search(line) and _TOLD_BY_WATCH not in line
     ]
-    if refused and sandbox.out_of_reach:
-        return (
-            f"{', '.join(map(str, sandbox.out_of_reach))} belongs to another user, and commands in "
-            "the sandbox have none of root's powers; the file tools can write there, or "
-            f"{_again(from_python)} with unsandboxed: true and a reason"
-        )
-    if any(_MODE_FAILURES.search(line) for line in refused):
-        return (
-            "the sandbox refuses modes with a set-user-ID or set-group-ID bit (u+s, 4755); if it "
-            f"was one, leave the bit out, or {_again(from_python)} with unsandboxed: true and a "
-            "reason"
-        )
-    if sandbox.once and any("socket" in line.lower() for line in refused):
+    failure = _Failure(end, refused, sandbox, "do it in bash" if from_python else "repeat it")
+    finders = _FINDERS if exit_code else _FINDERS[:2]
+    hint = next((hint for find in finders if (hint := find(failure))), "")
+    return "" if exit_code == 0 and hint and _only_reads(command) else hint
+
+
+def _is_signal(exit_code: int) -> bool:
+    """Programs have codes from 128 on too: git ends with 128, ssh with 255."""
+    return exit_code - 128 in signal.valid_signals()
+
+
+def _only_reads(command: str) -> bool:
+    """Return whether the output may be what a file says."""
+    from agentcli.security.commands.read_only import is_read_only
+
+    return not command or is_read_only(command)
+
+
+# --- what may have been refused, the surest first -----------------------------------------------
+
+
+def _network(failure: _Failure) -> str:
+    if failure.sandbox.network or not _NETWORK_FAILURES.search(failure.output):
+        return ""
+    return (
+        "the sandbox has no network; if the command needs it, "
+        f"{failure.again} with network: true and a reason"
+    )
+
+
+def _program(failure: _Failure) -> str:
+    for pattern, why in _OF_PROGRAMS.items():
+        if pattern.search(failure.output):
+            return f"{why}, or {failure.outside}"
+    return ""
+
+
+def _port(failure: _Failure) -> str:
+    sandbox = failure.sandbox
+    port = _refused_port(failure.output) if sandbox.own_loopback else None
+    if port is None or port in sandbox.host_ports:
+        return ""
+    return (
+        "127.0.0.1 is the sandbox's own, so only what you start is there. If a service of the "
+        f"user's is meant, they can open it with --allow 'network(127.0.0.1:{port})'"
+    )
+
+
+def _owner(failure: _Failure) -> str:
+    places = failure.sandbox.out_of_reach
+    if not (failure.refused and places):
+        return ""
+    return (
+        f"{', '.join(map(str, places))} belongs to another user, and commands in the sandbox have "
+        f"none of root's powers; the file tools can write there, or {failure.outside}"
+    )
+
+
+def _mode(failure: _Failure) -> str:
+    if not any(map(_MODE_FAILURES.search, failure.refused)):
+        return ""
+    return (
+        "the sandbox refuses modes with a set-user-ID or set-group-ID bit (u+s, 4755); if it was "
+        f"one, leave the bit out, or {failure.outside}"
+    )
+
+
+def _socket(failure: _Failure) -> str:
+    sandbox = failure.sandbox
+    if not (failure.refused and _SOCKET_FAILURES.search(failure.output)):
+        return ""
+    if sandbox.once:
         return (
             "a command that was given network can make no Unix sockets; if it needs them, "
-            f"{_again(from_python)} with unsandboxed: true and a reason"
+            f"{failure.outside}"
         )
-    rights = sandbox.layer != "bubblewrap" and refused
-    if rights or _FILE_FAILURES.search(end) or _names_hidden(refused, sandbox.scope):
-        scope = sandbox.scope
-        whole = any(map(scope.workspace.is_relative_to, scope.writable))
-        places = "the workspace" if whole else "the folders that the user named"
-        return (
-            f"the sandbox lets commands write only in {places} and /tmp, and hides secrets; "
-            f"if the command needs more, {_again(from_python)} with unsandboxed: true and a reason"
-        )
-    return ""
+    if sandbox.network or not _is_bare(sandbox):
+        return ""
+    return (
+        "no network sockets here, not even on 127.0.0.1, since this system gives the sandbox no "
+        "loopback of its own: use a Unix socket in $TMPDIR, or "
+        f"{failure.again} with network: true and a reason"
+    )
+
+
+def _terminal(failure: _Failure) -> str:
+    if not (_is_bare(failure.sandbox) and _TERMINAL_FAILURES.search(failure.output)):
+        return ""
+    return (
+        "programs can't open terminals of their own in this sandbox, as script, expect and "
+        f"pseudo-terminals of tests do; do without, or {failure.outside}"
+    )
+
+
+def _device(failure: _Failure) -> str:
+    found = _DEVICE.search(failure.output)
+    if found is None or not os.path.lexists(found[1]):
+        return ""
+    return f"devices such as {found[1]} are not in the sandbox; do without, or {failure.outside}"
+
+
+def _new_place(failure: _Failure) -> str:
+    if not _NEW_PLACE.search(failure.output):
+        return ""
+    places = _writable(failure.sandbox)
+    return f"new folders can be made only in {places}: name one there, or {failure.outside}"
+
+
+def _files(failure: _Failure) -> str:
+    sandbox = failure.sandbox
+    rights = sandbox.layer != BUBBLEWRAP and failure.refused
+    closed = _names_hidden(failure.refused, sandbox.scope)
+    if not (rights or closed or _FILE_FAILURES.search(failure.output)):
+        return ""
+    return (
+        f"the sandbox lets commands write only in {_writable(sandbox)}, and hides secrets; "
+        f"if the command needs more, {failure.outside}"
+    )
+
+
+_FINDERS = (
+    *(_network, _program, _port, _owner, _mode, _socket, _terminal, _device, _new_place),
+    _files,
+)
+
+
+def _is_bare(sandbox: Sandbox) -> bool:
+    return sandbox.layer == "landlock" and not sandbox.namespaces
+
+
+def _writable(sandbox: Sandbox) -> str:
+    scope = sandbox.scope
+    whole = any(map(scope.workspace.is_relative_to, scope.writable))
+    places = "the workspace" if whole else "the folders that the user named"
+    return f"{places} and {'/tmp' if sandbox.own_tmp or TMP in scope.writable else '$TMPDIR'}"
 
 
 def _refused_port(output: str) -> int | None:
@@ -100,10 +258,6 @@ def _refused_port(output: str) -> int | None:
         if _REFUSED.search(line) and (found := _LOOPBACK_PORT.search(line)):
             return int(found[1])
     return None
-
-
-def _again(from_python: bool) -> str:
-    return "do it in bash" if from_python else "repeat it"
 
 
 def _names_hidden(lines: Sequence[str], scope: AccessScope) -> bool:

@@ -22,6 +22,7 @@ from typing import Any
 
 _NEW_USER_AND_MOUNTS = 0x10020000
 _GET_FLAGS, _SET_FLAGS = 0x80086601, 0x40086602
+_SEIZE = 0x4206
 _LIMIT_S = 3
 
 
@@ -158,11 +159,9 @@ def _new_namespaces() -> None:
         raise ValueError("refused")
 
 
-def _trace() -> None:
-    child = os.fork()
-    if child == 0:
-        os._exit(0 if ctypes.CDLL(None).ptrace(0, 0, 0, 0) == 0 else 1)
-    if os.waitpid(child, 0)[1] != 0:
+def _trace(pid: int, started: int) -> None:
+    _same_process(pid, started)
+    if ctypes.CDLL(None).ptrace(_SEIZE, pid, 0, 0) != 0:
         raise ValueError("refused")
 
 
@@ -204,7 +203,7 @@ ATTACKS: dict[str, Callable[[dict[str, Any]], object]] = {
     "signal the agent": lambda place: _signal(place["pid"], place["started"]),
     "read the agent's environment": lambda place: _environ(place["pid"], place["started"]),
     "new namespaces": lambda place: _new_namespaces(),
-    "follow other processes": lambda place: _trace(),
+    "trace the agent": lambda place: _trace(place["pid"], place["started"]),
     "shared memory of others": lambda place: _read(place["memory"]),
 }
 

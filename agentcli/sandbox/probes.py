@@ -33,7 +33,7 @@ def expected(layer: str, *, namespaces: bool = False) -> dict[str, bool]:
     if layer == "landlock":
         possible |= _under_landlock(landlock_version(), namespaces=namespaces)
     if layer == "seatbelt":
-        possible |= {"follow other processes": True, "tcp": True, "udp": True, "set-ID bits": True}
+        possible |= {"tcp": True, "udp": True, "set-ID bits": True}
     if layer == "none":
         # These may fail anywhere, without privileges or under other limits of the system.
         for right in (*_NEEDS_RIGHTS, *_NEEDS_A_SYSTEM):
@@ -42,7 +42,7 @@ def expected(layer: str, *, namespaces: bool = False) -> dict[str, bool]:
 
 
 _THING = re.compile(r"\bsockets\b|^(?:set-ID|shared memory|new namespaces)\b")
-_NEEDS_RIGHTS = ("raw sockets", "new namespaces", "netlink", "follow other processes")
+_NEEDS_RIGHTS = ("raw sockets", "new namespaces", "netlink", "trace the agent")
 _NEEDS_A_SYSTEM = (
     *("change attributes outside", "change flags outside", "shared memory of others"),
     *("change owners outside", "set-ID bits"),

@@ -5,9 +5,11 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import re
 import struct
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache
+from itertools import chain
 from pathlib import Path
 
 AF_UNIX, AF_INET, AF_INET6 = 1, 2, 10
@@ -86,7 +88,9 @@ def seccomp_program(
     if machine == "x86_64":
         code += [(_IF_AT_LEAST, 0, 1, _X32_BIT), _answer(_KILL_PROCESS)]
     code += _without_set_id(calls["mode"], group_bit=group_bit)
-    for number in (calls["denied"] if shared else calls["denied"] | calls["shared"]).values():
+    refused = [calls["denied"], *([] if shared else [calls["shared"]])]
+    refused += [] if _filter_follows_tracer() else [calls["tracing"]]
+    for number in chain.from_iterable(names.values() for names in refused):
         code += _when_equal(number, [_answer(_ERRNO | errno.EPERM)])
     if not attributes:
         for number in calls["attribute"].values():
@@ -124,6 +128,12 @@ def asking_program(numbers: Collection[int]) -> bytes:
 
 def _packed(code: Iterable[_Instruction]) -> bytes:
     return b"".join(struct.pack("=HBBI", *instruction) for instruction in code)
+
+
+def _filter_follows_tracer() -> bool:
+    """Return whether the kernel asks the filter about what a tracer made of a call."""
+    found = re.match(r"(\d+)\.(\d+)", os.uname().release)
+    return found is not None and (int(found[1]), int(found[2])) >= (4, 8)
 
 
 @cache

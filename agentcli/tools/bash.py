@@ -74,7 +74,7 @@ def run(args: Arguments, ctx: ToolContext) -> ToolResult:
     except (ValueError, KeyError) as error:
         raise ToolError(str(error.args[0])) from error
     used = _wider(args, ctx.sandbox) or ctx.sandbox
-    hint = refused_by_sandbox(result.output, result.exit_code, used)
+    hint = refused_by_sandbox(result.output, result.exit_code, used, command=args.command)
     return _tool_result(args, result, before, hint)
 
 

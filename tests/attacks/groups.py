@@ -33,7 +33,7 @@ unix_by_link unix_abstract unix_datagram unix_datagram_by_path unix_among_many
 """.split()  # noqa: SIM905
 ESCAPES = """
 new_namespaces new_namespaces_by_clone unshare_program join_namespaces mount unmount change_root
-make_device trace_agent trace_anyone peek_at_agent signal_agent signal_agent_by_descriptor
+make_device trace_agent peek_at_agent signal_agent signal_agent_by_descriptor
 limit_agent raise_own_limits slow_agent_down kill_everyone type_at_terminal
 write_to_other_terminals gain_rights_by_setuid have_capabilities name_the_machine set_the_clock
 load_a_module program_the_kernel use_keys_of_the_kernel call_as_32_bit
@@ -66,7 +66,7 @@ HARMLESS_WITHOUT_SANDBOX = [
     *("tcp", "tcp_v6", "tcp_by_bash", "netlink", "unix_by_path", "unix_by_link"),
     *("unix_abstract", "unix_datagram", "unix_datagram_by_path", "unix_among_many"),
     *(name for name in SHARED if name != "file_of_another_user"),
-    *("trace_agent", "trace_anyone", "signal_agent"),
+    *("trace_agent", "peek_at_agent", "signal_agent"),
     *("signal_agent_by_descriptor", "limit_agent", "slow_agent_down", "kill_everyone"),
     "write_to_other_terminals",
 ]

@@ -16,7 +16,7 @@ from pathlib import Path
 import pexpect
 import pytest
 
-from tests.attacks.raids import Arena
+from tests.attacks.raids import ALONE, LANDLOCK_ALONE, Arena, one_by_one
 from tests.conftest import LIMIT_S
 from tests.sandbox.sandboxes import LAYERS, git
 from tests.server import Call, ModelServer, Reply
@@ -81,6 +81,94 @@ def test_a_server_of_its_own_and_what_only_the_session_sees(arena, layer):
     assert not Path(f"/tmp/{name}").exists()
     assert list(place.home.glob(f"state/sessions/*/tmp/{name}"))
     assert (place.workspace / "made").exists()
+
+
+LEAK = """
+#include <stdlib.h>
+int main(void) { char *lost = malloc(10); lost[0] = 1; lost = 0; return 0; }
+"""
+
+
+@every_layer
+@needs("gcc")
+@needs("strace")
+@needs("gdb")
+def test_debuggers_and_sanitizers_work(arena, layer):
+    place = arena(layer)
+    (place.workspace / "leak.c").write_text(LEAK)
+    told = works(
+        place,
+        "gcc -g -fsanitize=address leak.c -o leak && (! ./leak) 2>&1 | tee said",
+        "grep LeakSanitizer said && gcc -g leak.c -o plain",
+        "strace -f -e trace=execve ./plain 2>&1 && gdb -batch -ex run -ex quit ./plain 2>&1",
+    )
+    assert "detected memory leaks" in told[0]
+    assert "exited normally" in told[2]
+
+
+@pytest.mark.parametrize("layer", [*LAYERS, *(layer for layer, _ in ALONE)])
+def test_what_fails_only_because_of_the_sandbox_is_told(arena, layer):
+    place = arena(layer)
+    beside = "git worktree add ../beside 2>&1"
+    commands = {
+        "git ls-remote https://name.invalid/x": "network: true",
+        "git ls-remote https://name.invalid/x 2>&1 | tail -1": "network: true",
+        beside: "new folders can be made only in the workspace",
+        f"touch {place.outside}/x": "only in the workspace",
+        "python3 -c 'import socket; socket.socket(socket.AF_NETLINK)'; ip addr": "ip, ss",
+        "unshare -Ur true": "no namespaces",
+    }
+    if layer == LANDLOCK_ALONE:
+        commands |= {
+            "echo 1 > /tmp/x": "the workspace and $TMPDIR",
+            "python3 -c 'import socket; socket.socket()'": "not even on 127.0.0.1",
+            "script -qc true /dev/null": "terminals of their own",
+        }
+        outcome = place.run([Reply("", [Call("bash", {"command": "echo 1 > $TMPDIR/x"})]), END])
+        assert outcome.told == ["[exit 0, no output]"]
+        assert "and $TMPDIR" in str(outcome.requests[0].body["messages"][0])
+    run = place.run([Reply("", [Call("bash", {"command": each}) for each in commands]), END])
+    for told, (command, word) in zip(run.told, commands.items(), strict=True):
+        assert word in told, command
+
+
+END = Reply("Done.")
+
+
+@every_layer
+def test_a_command_with_more_rights_can_not_be_traced(arena, layer):
+    """A job of before tries to, while an approved command has the network."""
+    place = arena(layer)
+    (place.workspace / "trace.py").write_text(TRACER)
+    (place.workspace / "rounds").write_text("0")
+    wait = "n=$(cat rounds); until [ $(cat rounds) -gt $((n+2)) ]; do sleep 0.02; done"
+    calls = [
+        Call("bash", {"command": "python3 trace.py", "background": True}),
+        Call("bash", {"command": f"bash -c ': {MARK}; {wait}'", "network": True, "reason": "x"}),
+    ]
+    run = place.run([*one_by_one(calls), END], "--yolo")
+    assert not (place.workspace / "traced").exists(), run.told
+    assert (place.workspace / "seen").exists() is (layer == "landlock"), run.told
+
+
+MARK = "marked-as-wider"
+TRACER = f"""
+import ctypes, os, pathlib
+libc, seize, rounds, here = ctypes.CDLL(None), 0x4206, 0, pathlib.Path()
+while True:
+    rounds += 1
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            marked = "{MARK}" in pathlib.Path("/proc", name, "cmdline").read_text()
+        except OSError:
+            continue
+        if marked:
+            (here / "seen").touch()
+            if libc.ptrace(seize, int(name), None, None) == 0:
+                (here / "traced").touch()
+    (here / "rounds-").write_text(str(rounds))
+    os.rename("rounds-", "rounds")
+"""
 
 
 @every_layer

@@ -19,6 +19,7 @@ from agentcli.sandbox.seccomp import AF_INET, AF_INET6, AF_UNIX, _system_calls, 
 from agentcli.sandbox.selection import Sandbox
 from tests.sandbox import layer_table
 from tests.sandbox.sandboxes import git, make_repository
+from tests.tables import each_row
 
 X86, ARM = ("x86_64", 0xC000003E), ("aarch64", 0xC00000B7)
 ALLOWED, KILLED = 0x7FFF0000, 0x80000000
@@ -66,7 +67,7 @@ def test_the_filter_of_system_calls(machine, socket_number, clone, clone3, ptrac
     assert answer(clone, 0x11) == ALLOWED
     assert answer(clone, 0x10000011) == refused
     assert answer(clone3) == 0x50000 | errno.ENOSYS
-    assert answer(ptrace) == refused
+    assert answer(ptrace) == ALLOWED
     assert verdict(program, 0x40000003, 5) == KILLED
     if machine is X86:
         assert answer(0x40000000 | 1) == KILLED
@@ -250,6 +251,7 @@ def test_secrets_that_are_there_are_hidden(tmp_path, environ):
 
 # Hints
 
+MEMORY = Path("/dev/mem").exists()
 TRACEBACK = """\
   File "httpx/_transports/default.py", line 70, in map_httpcore_exceptions
     for res in _socket.getaddrinfo(host, port, family, type, proto, flags):
@@ -287,6 +289,64 @@ def test_a_failure_of_the_sandbox_is_recognised(output, layer, network, word):
     assert word in hint if word else hint == ""
     assert refused_by_sandbox(output, 0, sandbox) == ""
     assert refused_by_sandbox(output, 130, sandbox) == ""
+
+
+UNRESOLVED = "fatal: unable to access 'https://x.org/y/': Could not resolve host: x.org"
+
+
+@each_row(
+    "command, exit_code, output, word",
+    [
+        ("git clone https://x.org/y", 128, UNRESOLVED, "network: true"),
+        ("git -x", 129, UNRESOLVED, ""),
+        ("ssh x.org", 255, "ssh: Could not resolve hostname x.org", "network: true"),
+        ("curl https://x.org", 137, "curl: (6) Could not resolve host: x.org", ""),
+        ("git clone https://x.org/y 2>&1 | tail -1", 0, UNRESOLVED, "network: true"),
+        ("npm i x | tail; true", 0, "npm error code ENOTFOUND", "network: true"),
+        ("ss -ltn", 0, "Cannot open netlink socket: Operation not permitted\nState", "netlink"),
+        ("cat log | tail -1", 0, UNRESOLVED, ""),
+        ("grep -r resolve . | head", 0, f"log:1:{UNRESOLVED}", ""),
+        ("make test", 0, "ok 3 - it says Could not resolve host", ""),
+        ("touch /etc/x || true", 0, "touch: cannot touch '/etc/x': Read-only file system", ""),
+    ],
+)
+def test_failures_are_told_whatever_the_exit_code_unless_a_signal_ended_it(
+    command, exit_code, output, word
+):
+    sandbox = Sandbox("bubblewrap", scope(), network=False)
+    hint = refused_by_sandbox(output, exit_code, sandbox, command=command)
+    assert word in hint if word else hint == ""
+
+
+BARE = Sandbox("landlock", scope(), network=False)
+
+
+@each_row(
+    "output, sandbox, word",
+    [
+        ("Cannot open netlink socket: Operation not permitted", BARE, "ip, ss"),
+        ("uv_interface_addresses returned Unknown system error 1", BARE, "netlink"),
+        ("No permission to enable cycles:u event.", BARE, "perf"),
+        ("[1:1:FATAL] No usable sandbox! Update your kernel", BARE, "--no-sandbox"),
+        ("unshare: unshare failed: Operation not permitted", BARE, "namespaces"),
+        ("fatal: could not create leading directories of '../x/.git': Read-only file system",
+         replace(BARE, namespaces=True), "new folders can be made only in the workspace and /tmp"),
+        ("bash: /tmp/x: Permission denied", BARE, "only in the workspace and $TMPDIR,"),
+        ("bash: /x: Read-only file system", replace(BARE, namespaces=True), "and /tmp,"),
+        ('socket.py", line 232\nPermissionError: [Errno 1] Operation not permitted', BARE,
+         "not even on 127.0.0.1"),
+        ("Error: listen EPERM: operation not permitted 0.0.0.0:1", BARE, "Unix socket in $TMPDIR"),
+        ("Error: listen EPERM: operation not permitted", replace(BARE, network=True, once=True),
+         "no Unix sockets"),
+        ("script: failed to create pseudo-terminal: Permission denied", BARE, "terminals"),
+        ("OSError: out of pty devices", BARE, "terminals"),
+        ("cat: /dev/mem: Permission denied", BARE, f"{'/dev/mem' if MEMORY else 'unsandboxed'}"),
+        ("echo: /dev/null: Permission denied", BARE, "hides secrets"),
+        ("chmod: changing permissions of 'x': Operation not permitted", BARE, "set-user-ID"),
+    ],
+)  # fmt: skip
+def test_hints_name_what_was_refused(output, sandbox, word):
+    assert word in refused_by_sandbox(output, 1, sandbox)
 
 
 def test_code_of_the_python_tool_is_sent_to_bash_for_more_rights():
