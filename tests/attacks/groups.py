@@ -10,6 +10,8 @@ write_by_moving_out write_by_proc_root write_by_root_of_others write_by_open_des
 write_by_race write_by_detached_process write_by_multiprocessing remove empty make_folder
 change_mode set_id_outside write_start_files write_system write_kernel_settings
 """.split()  # noqa: SIM905
+ATTRIBUTES = ["set_attribute", "give_access_to_others", "set_flags"]
+"""Of files elsewhere; not every file system has them."""
 MODES = """
 set_id_by_chmod set_group_id_by_chmod set_id_by_chmod_in_folder set_id_by_fchmod set_id_by_creating
 set_id_by_old_calls set_id_by_new_calls set_id_by_node set_id_by_nameless_file set_id_as_32_bit

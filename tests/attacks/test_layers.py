@@ -12,6 +12,7 @@ import subprocess
 import pytest
 
 from tests.attacks.groups import (
+    ATTRIBUTES,
     ESCAPES,
     FILES,
     GIT,
@@ -47,7 +48,8 @@ def test_nothing_is_gained_by_commands(arena, layer, user):
     """One raid of all attempts on each side."""
     found = raid(arena(layer, user))
     known = in_reach(layer, root=found.root)
-    assert gained(found, [*FILES, *MODES, *GIT, *SECRETS, *ESCAPES, *SHARED, *OWN, *NETWORK]) == {}
+    files = [*FILES, *ATTRIBUTES, *MODES]
+    assert gained(found, [*files, *GIT, *SECRETS, *ESCAPES, *SHARED, *OWN, *NETWORK]) == {}
     assert found.arrived == ({"unix"} if "unix_by_path" in known else set())
     assert {name for name in found.changed if name.startswith("home/")} == set()
     changed = found.changed

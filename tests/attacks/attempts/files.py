@@ -4,9 +4,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import glob
 import multiprocessing
 import os
+import struct
 import subprocess
 import sys
 import threading
@@ -154,6 +156,32 @@ def make_folder(place: dict[str, Any]) -> None:
 @attempt
 def change_mode(place: dict[str, Any]) -> None:
     os.chmod(f"{place['outside']}/full", 0o666)
+
+
+@attempt
+def set_attribute(place: dict[str, Any]) -> None:
+    os.setxattr(f"{place['outside']}/full", "user.attacked", b"x")
+
+
+@attempt
+def give_access_to_others(place: dict[str, Any]) -> None:
+    """By an access list, to a file that is open to its owner alone: for user 12345 to read."""
+    anyone, entry = 0xFFFFFFFF, struct.Struct("<HHI")
+    owner, user, group, mask, other = 0x01, 0x02, 0x04, 0x10, 0x20
+    entries = [(owner, 6, anyone), (user, 4, 12345), (group, 0, anyone), (mask, 4, anyone)]
+    packed = b"".join(entry.pack(*each) for each in [*entries, (other, 0, anyone)])
+    key = f"{place['home']}/.aws/credentials"
+    os.setxattr(key, "system.posix_acl_access", struct.pack("<I", 2) + packed)
+
+
+@attempt
+def set_flags(place: dict[str, Any]) -> None:
+    """That the file is to be left out of backups."""
+    get_flags, set_flags, no_dump = 0x80086601, 0x40086602, 0x40
+    with open(f"{place['outside']}/full") as file:
+        flags = bytearray(8)
+        fcntl.ioctl(file, get_flags, flags)
+        fcntl.ioctl(file, set_flags, struct.pack("Q", struct.unpack("Q", flags)[0] | no_dump))
 
 
 @attempt
