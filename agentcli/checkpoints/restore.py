@@ -1,15 +1,8 @@
-"""Brings a folder to the state of a snapshot, without ever writing outside of it.
-
-Folders are opened one below the other and never through a symlink. A file gets its name only when
-it is complete and has its mode.
-"""
+"""Brings a folder to the state of a snapshot, without ever writing outside of it."""
 
 from __future__ import annotations
 
 import contextlib
-import errno
-import os
-import stat
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, Self
@@ -18,13 +11,7 @@ from agentcli.checkpoints.object_store import ObjectStore
 from agentcli.checkpoints.pack_store import PackStore, copy_bytes, share
 from agentcli.checkpoints.store_git import CheckpointError
 from agentcli.checkpoints.trees import Difference, Entry
-from agentcli.files.private import link_open_file, read_regular, replacing
-from agentcli.files.rooted_folder import RootedFolder
-
-_TEMPORARY = b".agent-restore"
-_MOST_NAMES = 100
-_ENTER = 0o700
-_WRITE = 0o300
+from agentcli.files.folder_writer import FolderWriter
 
 
 class Restorer:
@@ -36,7 +23,7 @@ class Restorer:
     """
 
     def __init__(self, top: Path, objects: ObjectStore, packs: PackStore, *, links: bool) -> None:
-        self._writer = _Writer(top)
+        self._writer = FolderWriter(top)
         self._objects = objects
         self._packs = packs
         self._links = links
@@ -118,172 +105,6 @@ def _makes_way(old: Entry, new: Entry | None) -> bool:
     return new is None or old.is_folder != new.is_folder
 
 
-class _Writer(RootedFolder):
-    """Changes what is below one folder. Folders are made writable for as long as necessary."""
-
-    def __init__(self, top: Path) -> None:
-        super().__init__(top)
-        self._unlocked: dict[bytes, int] = {}
-        self._is_root = os.geteuid() == 0
-
-    def write_file(self, path: bytes, mode: int, fill: Callable[[BinaryIO], object]) -> None:
-        folder, name = self.place(path)
-        temporary = self._free_name(folder)
-        with replacing(name, temporary, folder=folder) as file:
-            fill(file)
-            self._give_owner(folder, temporary, name)
-            os.fchmod(file.fileno(), stat.S_IMODE(mode))
-
-    def make_link(self, path: bytes, target: bytes) -> None:
-        folder, name = self.place(path)
-        temporary = self._free_name(folder)
-        os.symlink(target, temporary, dir_fd=folder)
-        self._give_owner(folder, temporary, name)
-        os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
-
-    def link(self, path: bytes, source: BinaryIO) -> None:
-        """Give the open file `source` this name too."""
-        folder, name = self.place(path)
-        temporary = self._free_name(folder)
-        link_open_file(source.fileno(), temporary, folder)
-        os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
-        # If both were names of the same file, the renaming did nothing.
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary, dir_fd=folder)
-
-    def make_folder(self, path: bytes) -> None:
-        """Create a folder, replacing anything else at that path: the current snapshot has it."""
-        try:
-            folder, name = self.place(path)
-        except FileNotFoundError:
-            self.make_folder(path.rpartition(b"/")[0])
-            folder, name = self.place(path)
-        with contextlib.suppress(FileExistsError):
-            os.mkdir(name, _ENTER, dir_fd=folder)
-            self._give_owner(folder, name, b".")
-            return
-        if not stat.S_ISDIR(os.lstat(name, dir_fd=folder).st_mode):
-            os.unlink(name, dir_fd=folder)
-            self.make_folder(path)
-
-    def remove(self, path: bytes) -> None:
-        with contextlib.suppress(FileNotFoundError):
-            folder, name = self.place(path)
-            os.unlink(name, dir_fd=folder)
-
-    def remove_folder(self, path: bytes) -> bool:
-        """Remove a folder; return False if there is still something in it."""
-        try:
-            folder, name = self.place(path)
-            os.rmdir(name, dir_fd=folder)
-        except FileNotFoundError:
-            return True
-        except OSError as error:
-            if error.errno in _NOT_EMPTY:
-                return False
-            raise
-        finally:
-            self.forget()
-        self._unlocked.pop(path, None)
-        return True
-
-    def holds(self, path: bytes, mode: int, data: bytes) -> bool:
-        """Whether a file with exactly this content and mode is there."""
-        folder, name = self.place(path)
-        try:
-            facts = os.lstat(name, dir_fd=folder)
-            if facts.st_mode & 0o777 != stat.S_IMODE(mode) or facts.st_size != len(data):
-                return False
-            return read_regular(os.fsdecode(name), len(data) + 1, folder=folder)[0] == data
-        except OSError:
-            return False
-
-    def set_mode(self, path: bytes, mode: int) -> None:
-        """Set the mode of a file or folder, keeping a folder's setuid, setgid and sticky bits."""
-        folder, name = self.place(path)
-        facts = os.lstat(name, dir_fd=folder)
-        wanted = stat.S_IMODE(mode)
-        if stat.S_ISDIR(facts.st_mode):
-            wanted |= facts.st_mode & 0o7000
-        if stat.S_IMODE(facts.st_mode) != wanted:
-            _chmod(folder, name, wanted)
-
-    def set_modes(self, modes: dict[bytes, int], failures: dict[bytes, str]) -> None:
-        """Set the modes of folders, and restore those that were made writable temporarily."""
-        pending = {**self._unlocked, **modes}
-        while pending:
-            self.forget()
-            self._unlocked = {}
-            for path in sorted(pending, reverse=True):
-                try:
-                    self.set_mode(path, pending[path])
-                except OSError as error:
-                    failures.setdefault(path, error.strerror or str(error))
-                self._unlocked.pop(path, None)
-            # Reaching these folders may have opened others.
-            pending = self._unlocked
-
-    def _open_folder(self, path: bytes) -> int:
-        folder = super()._open_folder(path)
-        mode = os.fstat(folder).st_mode
-        if not self._is_root and mode & _WRITE != _WRITE:
-            os.fchmod(folder, stat.S_IMODE(mode) | _ENTER)
-            self._unlocked.setdefault(path, stat.S_IMODE(mode))
-        return folder
-
-    def _enter(self, above: int, name: bytes, path: bytes) -> int:
-        try:
-            return super()._enter(above, name, path)
-        except PermissionError:
-            mode = stat.S_IMODE(os.lstat(name, dir_fd=above).st_mode)
-            _chmod(above, name, mode | _ENTER)
-            self._unlocked.setdefault(path, mode)
-            return super()._enter(above, name, path)
-
-    def _free_name(self, folder: int) -> bytes:
-        """Return a name for a file until it is complete. What a killed restore left under this name
-        is removed."""
-        for number in range(_MOST_NAMES):
-            name = _TEMPORARY + (b"-%d" % number if number else b"")
-            try:
-                os.unlink(name, dir_fd=folder)
-            except FileNotFoundError:
-                return name
-            except OSError:
-                # Someone else's folder.
-                continue
-            return name
-        raise OSError(errno.EEXIST, os.strerror(errno.EEXIST))
-
-    def _give_owner(self, folder: int, made: bytes, like: bytes) -> None:
-        """As root, give a file to the owner of what it replaces, or of the folder."""
-        if not self._is_root:
-            return
-        try:
-            facts = os.lstat(like, dir_fd=folder)
-        except FileNotFoundError:
-            facts = os.fstat(folder)
-        with contextlib.suppress(PermissionError):
-            os.chown(made, facts.st_uid, facts.st_gid, dir_fd=folder, follow_symlinks=False)
-
-
 def _copy(source: BinaryIO, file: BinaryIO) -> None:
     if not share(source, file):
         copy_bytes(source, file)
-
-
-_NOT_EMPTY = (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR)
-
-
-def _chmod(folder: int, name: bytes, mode: int) -> None:
-    """Change a mode, but never that of a symlink's target."""
-    if not hasattr(os, "O_PATH"):
-        os.chmod(name, mode, dir_fd=folder, follow_symlinks=False)
-        return
-    descriptor = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
-    try:
-        if stat.S_ISLNK(os.fstat(descriptor).st_mode):
-            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
-        Path(f"/proc/self/fd/{descriptor}").chmod(mode)
-    finally:
-        os.close(descriptor)

@@ -32,6 +32,7 @@ from agentcli.checkpoints.trees import (
 )
 from agentcli.files.git_layout import pointed_place
 from agentcli.files.names import GENERATED, first_names
+from agentcli.files.rooted_folder import RootedFolder
 
 __all__ = ["Change", "Checkpoint", "CheckpointError", "Checkpoints", "Restored"]
 
@@ -229,12 +230,14 @@ class Checkpoints:
     def _lend(self, paths: Sequence[bytes], folder: Path) -> set[bytes]:
         """Link from `folder` to those `paths` that exist now, and return them."""
         lent = set()
-        for path in paths:
-            link, real = folder / os.fsdecode(path), Path(os.fsdecode(self._place.absolute(path)))
-            if (real.is_dir() or real.is_file()) and not os.path.lexists(link):
+        with contextlib.closing(RootedFolder(folder)) as copy:
+            for path in paths:
+                real = Path(os.fsdecode(self._place.absolute(path)))
                 with contextlib.suppress(OSError):
-                    link.symlink_to(real)
-                    lent.add(path)
+                    if real.is_dir() or real.is_file():
+                        above, name = copy.place(path)
+                        os.symlink(real, name, dir_fd=above)
+                        lent.add(path)
         return lent
 
     def copy_to(self, store: Path, trees: Sequence[str]) -> None:

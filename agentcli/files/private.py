@@ -21,6 +21,7 @@ WRITABLE_BY_OTHERS = 0o022
 """Bits of a file's mode."""
 _REMOVAL_S = 10.0
 """A process that is still alive there could go on filling the folder forever."""
+_ALL_TO_OWNER = 0o700
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -237,32 +238,61 @@ def try_lock(lock: int) -> bool:
 
 
 def remove_tree(folder: Path) -> None:
-    """Remove `folder` and everything in it, as far as possible, without following symlinks.
-
-    Commands may nest folders more deeply than a path, the stack or the table of open files allows,
-    so each inner folder is moved up to the top before it is removed.
-    """
+    """Remove `folder` and everything in it, as far as possible, without following symlinks."""
     with suppress(OSError):
-        top = os.open(folder, _FOLDER)
+        top = entered(folder)
         try:
-            deadline = time.monotonic() + _REMOVAL_S
-            while _emptied_some(top) and time.monotonic() < deadline:
-                pass
+            empty_folder(top)
         finally:
             os.close(top)
         folder.rmdir()
 
 
+def empty_folder(top: int) -> None:
+    """Remove everything in the open folder `top`, as far as possible, without following symlinks.
+
+    Commands may nest folders more deeply than a path, the stack or the table of open files allows,
+    so each inner folder is moved up to the top before it is removed.
+    """
+    deadline = time.monotonic() + _REMOVAL_S
+    while _emptied_some(top) and time.monotonic() < deadline:
+        pass
+
+
+def entered(name: Path | str | bytes, folder: int | None = None) -> int:
+    """Open a folder, relative to the open `folder` if that is given, so that it can be emptied or
+    moved, whatever its mode forbids its owner. Raises OSError, also for a symlink."""
+    mode = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
+    if mode & _ALL_TO_OWNER != _ALL_TO_OWNER and stat.S_ISDIR(mode):
+        with suppress(OSError):
+            chmod_in(folder, name, stat.S_IMODE(mode) | _ALL_TO_OWNER)
+    return os.open(name, _FOLDER, dir_fd=folder)
+
+
+def chmod_in(folder: int | None, name: Path | str | bytes, mode: int) -> None:
+    """Change a mode, but never that of a symlink's target. Raises OSError."""
+    if not hasattr(os, "O_PATH"):
+        os.chmod(name, mode, dir_fd=folder, follow_symlinks=False)
+        return
+    descriptor = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+    try:
+        if stat.S_ISLNK(os.fstat(descriptor).st_mode):
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+        Path(f"/proc/self/fd/{descriptor}").chmod(mode)
+    finally:
+        os.close(descriptor)
+
+
 def _emptied_some(top: int) -> bool:
     """Return whether anything in `top` could be removed or moved."""
     done = False
-    for name in os.listdir(top):
+    for entry in _entries(top):
         with suppress(OSError):
-            if not stat.S_ISDIR(os.stat(name, dir_fd=top, follow_symlinks=False).st_mode):
-                os.unlink(name, dir_fd=top)
+            if entry.is_dir(follow_symlinks=False):
+                done |= _move_up(entry.name, top)
+                os.rmdir(entry.name, dir_fd=top)
             else:
-                done |= _move_up(name, top)
-                os.rmdir(name, dir_fd=top)
+                os.unlink(entry.name, dir_fd=top)
             done = True
     return done
 
@@ -270,15 +300,22 @@ def _emptied_some(top: int) -> bool:
 def _move_up(name: str, top: int) -> bool:
     """Move or delete the contents of the folder `name` in `top`; return whether any could be."""
     done = False
-    inner = os.open(name, _FOLDER, dir_fd=top)
+    inner = entered(name, top)
     try:
-        for inside in os.listdir(inner):  # noqa: PTH208 - of a descriptor
+        for entry in _entries(inner):
             with suppress(OSError):
-                if stat.S_ISDIR(os.stat(inside, dir_fd=inner, follow_symlinks=False).st_mode):
-                    os.rename(inside, os.urandom(16).hex(), src_dir_fd=inner, dst_dir_fd=top)
+                if entry.is_dir(follow_symlinks=False):
+                    # A folder that its owner may not write to can't be moved.
+                    os.close(entered(entry.name, inner))
+                    os.rename(entry.name, os.urandom(16).hex(), src_dir_fd=inner, dst_dir_fd=top)
                 else:
-                    os.unlink(inside, dir_fd=inner)
+                    os.unlink(entry.name, dir_fd=inner)
                 done = True
     finally:
         os.close(inner)
     return done
+
+
+def _entries(folder: int) -> list[os.DirEntry[str]]:
+    with os.scandir(folder) as entries:
+        return list(entries)

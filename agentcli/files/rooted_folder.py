@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -56,8 +57,13 @@ class RootedFolder:
 
     def _enter(self, above: int, name: bytes, path: bytes) -> int:
         """Open the folder `name` in the open folder `above`; `path` is where `name` is below
-        `top`."""
-        return os.open(name, _OPEN_FOLDER, dir_fd=above)
+        `top`. Raises NotADirectoryError for a symlink too."""
+        try:
+            return os.open(name, _OPEN_FOLDER, dir_fd=above)
+        except OSError as error:
+            if error.errno == errno.ELOOP:  # what macOS says of a symlink
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR)) from error
+            raise
 
 
 def _outside() -> OSError:

@@ -28,7 +28,7 @@ from agentcli.files.opening import opened_below, opened_folder
 from agentcli.files.set_id import clear_set_id, hands_down_its_group
 from agentcli.git.config_files import Setting, is_harmless, sanitize_config
 from agentcli.git.control_files import MOST_NAMES
-from agentcli.git.quarantine import Identity, content, identity
+from agentcli.git.quarantine import Identity, Quarantine, content, identity
 from agentcli.git.removals import Removals
 from agentcli.git.repositories import (
     git_folders_in,
@@ -108,6 +108,14 @@ def _fresh(path: Path, since_ns: int) -> Iterator[EntryVersion]:
             info = os.lstat(name)
             if info.st_ctime_ns >= since_ns:
                 yield _version(info)
+
+
+def disarm_all(top: Path, aside: Path) -> list[Finding]:
+    """Disarm every repository below `top`, none of which is the user's. What was removed is kept in
+    the folder `aside`."""
+    removals = Removals(Quarantine(aside))
+    Disarmer([top], 0, (), Inventory(), {}, removals).run()
+    return removals.findings
 
 
 @dataclass

@@ -5,17 +5,22 @@ from __future__ import annotations
 import base64
 import binascii
 import os
-import shutil
 import stat
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, BinaryIO
 
+from agentcli.errors import SessionError
+from agentcli.files.folder_writer import FolderWriter
 from agentcli.files.private import read_regular
 
 _USUAL = 0o644
+_OF_FOLDERS = 0o755
 _PERMISSIONS = 0o777
+_LONGEST = 4096
+"""Most characters of a path that system calls take."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +33,10 @@ class RecordedFile:
     link: str | None = None
     mode: int = _USUAL
     gone: bool = False
+
+    @property
+    def is_folder(self) -> bool:
+        return self.data is None and self.link is None and not self.gone
 
     def to_json(self) -> dict[str, Any]:
         """Return its line. Text stays text, so that recordings can be read and diffed."""
@@ -83,7 +92,7 @@ def _mode(text: str) -> int:
 
 def _stays_inside(path: str) -> bool:
     pure = PurePosixPath(path)
-    plain = path == str(pure) and path != "." and "\0" not in path
+    plain = path == str(pure) and path != "." and "\0" not in path and len(path) < _LONGEST
     return plain and not pure.is_absolute() and ".." not in pure.parts
 
 
@@ -119,36 +128,57 @@ def recorded(place: Path, path: str) -> RecordedFile | None:
 
 
 def write_below(top: Path, files: Iterable[RecordedFile]) -> None:
-    """Write these files below `top`, which nobody else uses. Whatever the recording says, no
-    symlink is followed: links are made last, and nothing is written below one. Raises OSError."""
-    links, modes = [], []
-    for file in files:
-        place = top / file.path
-        _clear(top, place, keep_folder=file.data is None and file.link is None and not file.gone)
-        if file.gone:
-            continue
-        place.parent.mkdir(parents=True, exist_ok=True)
-        if file.link is not None:
-            links.append((place, file.link))
-        elif file.data is None:
-            place.mkdir(exist_ok=True)
-            modes.append((place, file.mode))
-        else:
-            place.write_bytes(file.data)
-            place.chmod(file.mode)
-    for place, link in links:
-        place.symlink_to(link)
-    for place, mode in reversed(modes):
-        place.chmod(mode)
+    """Write these files below `top`, and nothing anywhere else: no symlink is followed, whoever
+    made it. What is there and not a folder makes way for one. Raises SessionError before anything
+    is written if they don't fit together, OSError."""
+    final = _fitting(files)
+    modes: dict[bytes, int] = {}
+    writer = FolderWriter(top)
+    try:
+        for name, file in final.items():
+            path = os.fsencode(name)
+            if not file.gone:
+                modes |= dict.fromkeys(_make_room(writer, path), _OF_FOLDERS)
+            if file.is_folder:
+                writer.make_folder(path)
+                modes[path] = file.mode
+                continue
+            writer.remove_all(path)
+            if file.link is not None:
+                writer.make_link(path, os.fsencode(file.link))
+            elif file.data is not None:
+                writer.write_file(path, file.mode, partial(_fill, data=file.data))
+        failed: dict[bytes, str] = {}
+        writer.set_modes(modes, failed)
+    finally:
+        writer.close()
+    for path, why in failed.items():
+        raise OSError(f"{os.fsdecode(path)}: {why}")
 
 
-def _clear(top: Path, place: Path, *, keep_folder: bool) -> None:
-    """Remove what is at `place`, and any symlink on the way to it."""
-    relative = place.relative_to(top)
-    for part in [*reversed(relative.parents)][1:]:
-        if (top / part).is_symlink():
-            (top / part).unlink()
-    if place.is_symlink() or place.is_file():
-        place.unlink()
-    elif place.is_dir() and not keep_folder:
-        shutil.rmtree(place)
+def _fitting(files: Iterable[RecordedFile]) -> dict[str, RecordedFile]:
+    """Return the last entry of each path. Raises SessionError if there is one below a path that is
+    then no folder."""
+    final = {file.path: file for file in files}
+    for path, file in final.items():
+        for above in PurePosixPath(path).parents:
+            other = final.get(str(above))
+            if other is not None and not other.is_folder and not file.gone:
+                why = f"{path} lies below {other.path}, which is no folder"
+                raise SessionError(f"its files can't be written: {why}")
+    return final
+
+
+def _make_room(writer: FolderWriter, path: bytes) -> list[bytes]:
+    """Make the folders above `path`; return those that were not there."""
+    try:
+        writer.place(path)
+    except (FileNotFoundError, NotADirectoryError):
+        parts = path.split(b"/")
+        above = [b"/".join(parts[:count]) for count in range(1, len(parts))]
+        return [folder for folder in above if writer.make_folder(folder)]
+    return []
+
+
+def _fill(file: BinaryIO, data: bytes) -> None:
+    file.write(data)

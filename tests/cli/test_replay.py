@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -348,3 +349,67 @@ def test_a_recording_of_a_stranger_changes_nothing_outside_its_copy(agent, tmp_p
         assert done.returncode == code, done.stdout + done.stderr
         assert told in done.stdout
         assert mine.read_text() == "mine\n"
+
+
+def test_a_recording_of_a_stranger_writes_nothing_outside_its_folder(agent, serve, tmp_path):
+    """Neither through links, whenever they are made, nor by what the user's git runs later."""
+    outside = tmp_path / "outside"
+    (outside / "kept").mkdir(parents=True)
+    (outside / "kept").chmod(0o705)
+    (outside / "mine").write_text("mine\n")
+    before = list(tree(outside))
+    lines = lines_of(RECORDING)
+    attacks = [
+        [link("a", outside), link("a/new", "x"), gone("a")],
+        [link("a", outside), folder("a/kept", "777"), gone("a")],
+        [folder("a"), link("a", outside), text("a/mine", "theirs")],
+        [link("b", ".git"), link("b/config", "../evil"), gone("b"), text("evil", "theirs")],
+    ]
+    for number, attack in enumerate(attacks):
+        path = tmp_path / "evil.jsonl"
+        path.write_text("\n".join([lines[0], *map(json.dumps, attack), *lines[1:]]))
+        agent("replay", str(path), "--verify")
+        agent.use(serve([Reply("Done.")]))
+        agent("replay", str(path), "--model", agent.env["AGENT_MODEL"], "--dir", f"again{number}")
+        assert list(tree(outside)) == before, attack
+        assert not (agent.workspace / f"again{number}/.git/config").is_symlink()
+    bare = "x/y.git"
+    attack = [
+        text(f"{bare}/HEAD", "ref: refs/heads/main\n"),
+        text(f"{bare}/config", "[core]\n\tfsmonitor = touch ran\n\tworktree = ..\n"),
+        *(folder(f"{bare}/{name}") for name in ("objects", "refs")),
+        text(".GIT/hooks/post-checkout", "#!/bin/sh\ntouch ran", mode="755"),
+        text(".git/rebase-merge/git-rebase-todo", "exec touch ran\n"),
+    ]
+    path.write_text("\n".join([lines[0], *map(json.dumps, attack), *lines[1:]]))
+    done = agent.use(serve([Reply("Done.")]))(
+        "replay", str(path), "--model", agent.env["AGENT_MODEL"], "--dir", "again"
+    )
+    assert (done.returncode, done.stdout) == (0, "Done.\n"), done.stderr
+    again = agent.workspace / "again"
+    assert f"left out of the recording's files: {again / bare / 'config'}" in done.stderr
+    written = [file.read_text(errors="replace") for file in again.rglob("*") if file.is_file()]
+    said = [line for text in written for line in text.splitlines()]
+    assert not [line for line in said if "touch ran" in line and not line.startswith("#")]
+
+
+def tree(top: Path) -> Iterator[tuple[str, int, bytes | None]]:
+    for path in sorted(top.rglob("*")):
+        data = path.read_bytes() if path.is_file() else None
+        yield str(path), path.lstat().st_mode, data
+
+
+def link(path: str, to: object) -> dict:
+    return {"file": path, "link": str(to)}
+
+
+def folder(path: str, mode: str = "755") -> dict:
+    return {"file": path, "folder": True, "mode": mode}
+
+
+def text(path: str, content: str, mode: str = "644") -> dict:
+    return {"file": path, "text": content, "mode": mode}
+
+
+def gone(path: str) -> dict:
+    return {"file": path, "gone": True}

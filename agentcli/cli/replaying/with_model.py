@@ -3,6 +3,7 @@ files, or do the task of a recording from the start."""
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
@@ -19,6 +20,7 @@ from agentcli.events import Event
 from agentcli.events.actions import is_user_message
 from agentcli.files.git_layout import is_control_file
 from agentcli.files.names import display_path
+from agentcli.git.disarm import disarm_all
 from agentcli.replay.recorded_file import write_below
 from agentcli.replay.recording import Recording
 from agentcli.sessions.history import cut_at
@@ -73,9 +75,12 @@ def _begin(recording: Recording, model: str, folder: Path | None) -> int:
             raise UsageError(f"{folder} already exists", hint="name another with --dir")
         _require_usable(model, here())
         top.mkdir(parents=True, exist_ok=True)
-        # The maker of a recording must not control what git runs here.
+        # The maker of a recording must not control what git runs here, now or later.
         files = (f for f in recording.files if not is_control_file(PurePosixPath(f.path).parts))
         write_below(top, files)
+        with tempfile.TemporaryDirectory(prefix="agent-aside-") as aside:
+            for finding in disarm_all(top, Path(aside)):
+                say_note(f"left out of the recording's files: {display_path(finding.path)}")
         workspace = recording.header.workspace_in(top)
         workspace.mkdir(parents=True, exist_ok=True)
     except OSError as error:
