@@ -80,11 +80,15 @@ class Guard:
     def unseen_below(self, top: Path, tool: str, *, unasked: bool) -> Container[str]:
         """Return what a walk by `tool` below the resolved folder `top` must not see: hidden paths
         and what rules deny. With `unasked`, also what must be asked about, as nobody is asked about
-        each file of a search. A walk that avoids these need not check each file."""
+        each file of a search, unless that is about all of `top`, which the user has then been
+        asked about. A walk that avoids these need not check each file."""
         hidden = (*_NEVER_SEARCHED, *(self._scope.hidden if self._scope else ()))
         below = frozenset(str(path) for path in hidden if path.is_relative_to(top))
         rules = self.rules()
-        return _Unseen(below, rules, tool, unasked) if rules.may_object_below(top) else below
+        if not rules.may_object_below(top):
+            return below
+        unasked = unasked and not rules.objection(str(top), tool, unasked=True)
+        return _Unseen(below, rules, tool, unasked)
 
     def judge_reading(self, target: Path) -> None:
         """Raise ToolError if the resolved `target` is hidden, belongs to the system or is denied
