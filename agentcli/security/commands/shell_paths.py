@@ -15,6 +15,7 @@ from agentcli.security.commands.script import SimpleCommand
 from agentcli.security.commands.shell_words import Part, parts, tokens
 
 _MOST_CANDIDATES = 256
+_MOST_FOLDERS = 8
 _MOST_BRACES = 40
 _MOST_VALUES = 16
 _LONGEST_PATH = 4_096
@@ -150,8 +151,8 @@ class Expander:
                 for folder in found
                 for text in texts or [None]
             )
-            found = [*islice(after, _MOST_CANDIDATES)]
-            found += [None] * (len(found) == _MOST_CANDIDATES)
+            found = list(dict.fromkeys(islice(after, _MOST_FOLDERS)))
+            found += [None] * (next(after, None) is not None)
         otherwise = self.cwd if self.stays else None
         return [replace(self, cwd=folder) for folder in {each or otherwise: None for each in found}]
 
