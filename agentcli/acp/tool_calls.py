@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -38,7 +37,7 @@ from agentcli.events.actions import (
     SearchAction,
     path_of,
 )
-from agentcli.events.json_text import well_formed
+from agentcli.events.json_text import json_value, well_formed
 from agentcli.events.observations import (
     CmdOutputObservation,
     ErrorObservation,
@@ -239,10 +238,7 @@ def _raw_input(action: Action) -> Any:
     call = action.tool_call_metadata
     if call is None:
         return None
-    try:
-        return json.loads(call.raw_arguments or "{}")
-    except (ValueError, RecursionError):
-        return well_formed(call.raw_arguments)
+    return json_value(call.raw_arguments or "{}", well_formed(call.raw_arguments))
 
 
 def _raw_output(observation: Observation) -> Any:

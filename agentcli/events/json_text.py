@@ -18,7 +18,7 @@ def compact_json(value: Any, *, allow_nan: bool = True) -> bytes:
         return well_formed(text).encode()
 
 
-def json_value(text: str, otherwise: Any = None) -> Any:
+def json_value(text: str | bytes, otherwise: Any = None) -> Any:
     """Parse `text`; return `otherwise` if it is no JSON."""
     try:
         return json.loads(text)
@@ -26,7 +26,7 @@ def json_value(text: str, otherwise: Any = None) -> Any:
         return otherwise
 
 
-def json_object(text: str) -> dict[str, Any] | None:
+def json_object(text: str | bytes) -> dict[str, Any] | None:
     """Parse `text`; None if it is no JSON object."""
     value = json_value(text)
     return value if isinstance(value, dict) else None

@@ -12,6 +12,7 @@ from agentcli.agent.ending import Ending
 from agentcli.errors import TurnInterrupted
 from agentcli.events import Action, Event, Observation, Source
 from agentcli.events.actions import MCPAction, MessageAction, is_user_message, tool_name
+from agentcli.events.json_text import json_value
 from agentcli.events.live import newest_first
 from agentcli.events.observations import (
     CmdOutputObservation,
@@ -234,10 +235,7 @@ def _call_of(action: Action) -> dict[str, Any]:
     call = action.tool_call_metadata
     if call is None:
         return {"tool_name": action.kind, "tool_input": {}}
-    try:
-        arguments = json.loads(call.raw_arguments)
-    except (ValueError, RecursionError):
-        arguments = call.raw_arguments
+    arguments = json_value(call.raw_arguments, call.raw_arguments)
     return {"tool_name": call.function_name, "tool_input": arguments}
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -10,6 +9,7 @@ from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
+from agentcli.events.json_text import json_value
 from agentcli.files.bounded_files import UnreadableText, read_bounded
 from agentcli.system.programs import find_on
 
@@ -55,10 +55,9 @@ def has_test_script(workspace: Path, name: str) -> bool:
             return False
         if name == "Makefile":
             return _MAKE_TARGET.search(read.text) is not None
-        with suppress(ValueError, RecursionError):
-            match json.loads(read.text):
-                case {"scripts": {"test": str(script)}}:
-                    return bool(script.strip()) and _NO_SCRIPT not in script
+        match json_value(read.text):
+            case {"scripts": {"test": str(script)}}:
+                return bool(script.strip()) and _NO_SCRIPT not in script
     return False
 
 

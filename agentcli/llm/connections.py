@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 _ERRNO = re.compile(r"^\[Errno -?\d+\] ")
 """The prefix that Python puts before the system's message."""
+_EXEMPT = re.compile(
+    r"(?:\w+://)?(?:\*?\.)?(?:(?P<host>\[.+\]|[^:\[\]]+)(?::(?P<port>\d+))?|(?P<address>[^\[\]]+))"
+)
 _UNKNOWN_CA = "CERTIFICATE_VERIFY_FAILED"
 _CA_HINT = (
     "if the server, or a proxy in between, has a certificate of its own, name the file of its CA: "
@@ -60,16 +63,11 @@ def _is_exempt(host: str, port: int | None, exempt: str) -> bool:
     """Whether an entry of NO_PROXY fits: `*`, a host with or without port, the end of a name, an
     address, or a network as in `10.0.0.0/8`."""
     for entry in re.split(r"[,\s]+", exempt.lower()):
-        name = entry.partition("://")[2] or entry
-        with_port = re.fullmatch(r"(.*[^:]|\[.*\]):(\d+)", name)
-        if with_port and ("]" in name or ":" not in with_port[1]):
-            if port != int(with_port[2]):
-                continue
-            name = with_port[1]
-        name = name.strip("[]").removeprefix("*.").removeprefix(".")
-        if entry == "*" or (name and (host == name or host.endswith(f".{name}"))):
-            return True
-        if _is_in_network(host, name):
+        found = _EXEMPT.fullmatch(entry)
+        if found is None or found["port"] not in (None, str(port)):
+            continue
+        name = (found["host"] or found["address"]).strip("[]")
+        if name in ("*", host) or host.endswith(f".{name}") or _is_in_network(host, name):
             return True
     return False
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, reduce
 from typing import NamedTuple
 
 from agentcli.llm.call_dialects import BARE, DIALECTS, PLAIN_MARKS, THOUGHTS, Dialect
@@ -144,8 +144,9 @@ def split_thought(text: str) -> Thought:
         if closer not in text:
             continue
         thought, _, rest = text.partition(closer)
+        in_fence = reduce(lambda fence, line: fence_after(line, fence), thought.splitlines(), "")
         begun = opener not in thought and thought.rstrip(" ")[-1:] in ("", *"\n.!?")
-        if begun and rest[:1] in ("", "\n") and not _is_in_fence(thought):
+        if begun and rest[:1] in ("", "\n") and not in_fence:
             return Thought(thought.strip(), rest.lstrip(), closer)
     return Thought("", text)
 
@@ -237,13 +238,6 @@ def fence_after(line: str, fence: str) -> str:
         return found[1]
     closes = found[1].startswith(fence) and not found[2].strip()
     return "" if closes else fence
-
-
-def _is_in_fence(text: str) -> bool:
-    fence = ""
-    for line in text.splitlines():
-        fence = fence_after(line, fence)
-    return bool(fence)
 
 
 def _is_quoted(text: str, block: _Block, before: str, mark: str) -> bool:

@@ -30,12 +30,11 @@ def resolve(wanted: str, names: Sequence[str], defaults: Iterable[str]) -> str |
 
 def nearest(wanted: str, names: Iterable[str]) -> list[str]:
     """Return models' names, and words from them, that resemble `wanted`, the closest first."""
-    known = dict.fromkeys(word for name in names for word in _words(_model(name)))
+    models = [_model(name) for name in names]
+    known = dict.fromkeys(
+        word for model in models for word in (model, *re.findall(r"[a-z]{3,}", model))
+    )
     return difflib.get_close_matches(wanted.lower(), known, 3, 0.7)
-
-
-def _words(model: str) -> list[str]:
-    return [model, *re.findall(r"[a-z]{3,}", model)]
 
 
 def _model(name: str) -> str:

@@ -40,6 +40,7 @@ CHECK_ADDRESS = "is the base URL that of the API?"
 _VARIANT = re.compile(r"([-@:](\d{8}|\d{4}-\d\d-\d\d|latest|preview|beta|free|nitro|v\d+))+$")
 
 _LONGEST_ID = 64
+_NUL = re.compile(rb"(?<!\\)((?:\\\\)*)\\u0000")
 
 log = logging.getLogger(__name__)
 
@@ -164,15 +165,7 @@ class PerMessage(Generic[T]):
 def dump(value: Any) -> bytes:
     """Return compact JSON; lone surrogates and NULs, which providers refuse, become U+FFFD."""
     body = compact_json(value)
-    return compact_json(_without_nul(value)) if b"\\u0000" in body else body
-
-
-def _without_nul(value: Any) -> Any:
-    if isinstance(value, str):
-        return value.replace("\0", "\ufffd")
-    if isinstance(value, Mapping):
-        return {_without_nul(key): _without_nul(item) for key, item in value.items()}
-    return [_without_nul(item) for item in value] if isinstance(value, list | tuple) else value
+    return _NUL.sub("\\1\ufffd".encode(), body) if b"\\u0000" in body else body
 
 
 def wire_name(name: str) -> str:

@@ -7,11 +7,11 @@ read and the page is made again.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from agentcli.events.json_text import json_value
 from agentcli.files.private import read_regular, replace_atomically
 
 PAGE = 100
@@ -38,10 +38,7 @@ def read_page(folder: Path, start: int, written_ns: int = 0) -> list[dict[str, A
     digest, _, body = data.partition(b"\n")
     if status.st_mtime_ns < written_ns or hashlib.sha256(body).hexdigest().encode() != digest:
         return None
-    try:
-        page = json.loads(body)
-    except (ValueError, RecursionError):
-        return None
+    page = json_value(body)
     wanted = range(start, start + PAGE)
     if not isinstance(page, list) or len(page) != PAGE:
         return None

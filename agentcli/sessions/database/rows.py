@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from agentcli.events.base import ACTIONS, OBSERVATIONS
-from agentcli.events.json_text import compact_json
+from agentcli.events.json_text import compact_json, json_object
 from agentcli.sessions.state import State, as_plain, from_plain
 
 _LONGEST_NAME = 200
@@ -57,8 +57,5 @@ def state_from_row(metadata: str, events: int) -> State | None:
 
 def parse_event(event_data: str, event_id: int) -> dict[str, Any] | None:
     """Return the JSON object of event `event_id`, None if it is damaged."""
-    try:
-        record = json.loads(event_data)
-    except (ValueError, RecursionError):
-        return None
-    return record if isinstance(record, dict) and record.get("id") == event_id else None
+    record = json_object(event_data)
+    return record if record and record.get("id") == event_id else None

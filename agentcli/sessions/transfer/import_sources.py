@@ -6,7 +6,6 @@ Nothing here is trusted: only plain files are opened, and only bytes actually re
 from __future__ import annotations
 
 import errno
-import json
 import os
 import re
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import IO, Any, BinaryIO, Protocol
 
 from agentcli.errors import SessionError
+from agentcli.events.json_text import json_object
 from agentcli.files.private import NotRegular, open_regular
 
 EVENT_BYTES = 32 * 1024 * 1024
@@ -70,7 +70,7 @@ class ExportedFile:
     def events(self) -> Iterator[bytes | dict[str, Any]]:
         with opened(self._path) as file:
             first = file.readline(EVENT_BYTES + 1)
-            if header := _json_object(first):
+            if header := json_object(first):
                 if "format_version" not in header:
                     raise SessionError(_NOT_EXPORTED)
                 if "events" not in header:
@@ -81,7 +81,7 @@ class ExportedFile:
             raise SessionError(
                 f"it is larger than {AT_ONCE_BYTES // 2**20} MB", hint="export it as jsonl"
             )
-        document = _json_object(first + rest)
+        document = json_object(first + rest)
         events = document.get("events") if document and "format_version" in document else None
         if not isinstance(events, list):
             raise SessionError(_NOT_EXPORTED)
@@ -108,14 +108,6 @@ def in_order(ids: list[int]) -> range:
         if event_id not in present:
             raise SessionError(f"event {event_id} is missing")
     return range(len(ids))
-
-
-def _json_object(text: bytes) -> dict[str, Any] | None:
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    return value if isinstance(value, dict) else None
 
 
 @contextmanager
