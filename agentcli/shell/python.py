@@ -10,7 +10,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from agentcli.events.json_text import json_value
 from agentcli.files.images import ImageFault, data_url
 from agentcli.files.private import read_private, write_private
 from agentcli.sandbox.selection import SpawnOptions
@@ -180,7 +179,10 @@ def _parse_report(text: str) -> tuple[bool, list[str]] | None:
     driver. Code can write reports as well, and must not have other files read or removed through
     them.
     """
-    report = json_value(text)
+    try:
+        report = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
     if report == {}:
         return False, []
     match report:

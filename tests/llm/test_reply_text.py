@@ -231,7 +231,7 @@ def test_an_answer_that_looks_like_a_call_passes_unchanged(answer, size):
 PIECES = [
     *("```", "```json", "~~~", "\n", "\n\n", "`", "<tool", "<b>", "</div>", "<|x|>", "<", "[", "{"),
     *('{"a": 1}', '{"name": "bash"}', "a < b ", "#include <vector>", "- ", "> ", "1. ", "[x](y)"),
-    *("bash(", "The end.", " words ", "<think", "[TOOL", "call:", '"name": "bash"', "é", "]"),
+    *("bash(", "The end.", " words ", "<thin", "[TOOL", "call:", '"name": "bash"', "é", "]"),
 ]
 
 
