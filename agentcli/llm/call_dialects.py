@@ -17,6 +17,7 @@ from dataclasses import dataclass
 _NAME = r"""\s*["']?(?:functions\.)?(?P<name>[\w.-]+)["']?(?::\d+)?\s*"""
 _VALUE = r"\n?(?P<value>.*?)\n?"
 _M3 = re.escape("]<]minimax[>[")
+_CAT = "(?:longcat_)?"
 _INVOKE_TAGS = ("invoke name=", "function_calls>")
 _PREFIX = "(?:antml:|｜DSML｜)?"
 
@@ -39,26 +40,30 @@ DIALECTS: Sequence[Dialect] = (
         "hermes",
         (
             *("<tool_call>", "<|tool_call|>", "<TOOLCALL>"),
-            *("<tools>", "<tool_calls>", "<function_call>", "<function_calls>"),
+            *("<tools>", "<tool_calls>", "<function_call>", "<function_calls>", "<TOOL_CALL>"),
+            *("<tool_use>", "<|START_ACTION|>", "<|action_start|>", "<|tools_prefix|>"),
+            "functools[",
         ),
-        r"<\|/?tool_call\|>|</?(?:tool_calls?|TOOLCALL|tools|function_calls?)>",
+        r"<\|/?tool_call\|>|</?(?:tool_calls?|TOOL_?CALL|tool_use|tools|function_calls?)>"
+        r"|<\|(?:(?:START|END)_ACTION|action_(?:start|end)|plugin|tools_(?:prefix|suffix))\|>"
+        r"|functools(?=\[)",
     ),
     Dialect(
         "qwen",
-        ("<tool_call>", "<function=", "<seed:tool_call>"),
+        ("<tool_call>", "<function=", "<function name=", "<tool_call name=", "<seed:tool_call>"),
         r"</?(?:seed:)?tool_call>|</function(?:_invocation)?>",
-        rf"<function={_NAME}>",
-        rf"<parameter=\s*(?P<key>[^<>]+?)\s*>{_VALUE}"
-        r"(?:</parameter>(?=\s*(?:</?function|<parameter=|</?tool_call>|\Z))"
-        r"|(?=\s*(?:<parameter=|</function>\s*(?:</tool_call>|<function=|\Z)))|\Z)",
+        rf"<(?:function|tool_call)(?:=| name=){_NAME}>",
+        rf"<parameter(?:=| name=)[\"\s]*(?P<key>[^<>]+?)[\"\s]*>{_VALUE}"
+        r"(?:</parameter>(?=\s*(?:</?function|<parameter[= ]|</?tool_call>|\Z))"
+        r"|(?=\s*(?:<parameter[= ]|</function>\s*(?:</tool_call>|<function=|\Z)))|\Z)",
     ),
     Dialect(
         "glm",
-        ("<tool_call>",),
-        r"</?tool_call>",
-        rf"{_NAME}(?=<arg_key>|</tool_call>)",
-        rf"<arg_key>\s*(?P<key>.*?)\s*</arg_key>\s*<arg_value>{_VALUE}"
-        r"(?:</arg_value>(?=\s*(?:<arg_key>|</?tool_call>|\Z))|\Z)",
+        ("<tool_call>", "<longcat_tool_call>"),
+        rf"</?{_CAT}tool_call>",
+        rf"{_NAME}(?=<{_CAT}arg_key>|</{_CAT}tool_call>)",
+        rf"<{_CAT}arg_key>\s*(?P<key>.*?)\s*</{_CAT}arg_key>\s*<{_CAT}arg_value>{_VALUE}"
+        rf"(?:</{_CAT}arg_value>(?=\s*(?:<{_CAT}arg_key>|</?{_CAT}tool_call>|\Z))|\Z)",
     ),
     Dialect(
         "invoke",
@@ -131,6 +136,7 @@ PLAIN_MARKS = frozenset(
     (
         *("<tools>", "<tool_calls>", "<function_call>", "<function_calls>", "<invoke name="),
         *("<tool_code>", "```tool_code", "<|start|>assistant", "<|channel|>commentary"),
+        *("<tool_use>", "functools[", "<function name="),
     )
 )
 """Beginnings that also stand in text without calls, so what follows need not be a broken call."""

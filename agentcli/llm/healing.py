@@ -56,11 +56,17 @@ _NO_CONTENT = (
     r"\bcontent\b.{0,40}(?:field required|is required|is missing|must be a string|got null"
     r"|valid string|<nil>|not be (?:null|empty|none))|missing.{0,20}\bcontent\b"
 )
-_ABOUT_IMAGES = r"\bimages?\b|image_url|input_image|multi-?modal|\bvision\b|mmproj"
+_ONLY_TEXT = r"only '?text|(?:content\b.{0,30}|expected) (?:a|be a|valid) string"
+"""What servers say of images without naming them: without any, content is sent as a string."""
+_ABOUT_IMAGES = (
+    r"\bimages?\b|image_url|input_image|multi-?modal|\bvision\b|mmproj|provided url"
+    rf"|{_ONLY_TEXT}"
+)
 _IN_RESULTS = r"tool.?result|function_call_output|role.{0,6}tool"
 _BLIND = (
     r"support (?:the |any )?(?:image|vision|multi)"
     r"|(?:image|vision)\w*\b.{0,40}(?:not|un|only) ?support"
+    rf"|{_ONLY_TEXT}"
     r"|not a multi|at most 0 image|unknown variant|unsupported content|mmproj|no vision"
 )
 _BAD_IMAGE = r"dimension|format|media.?type|decode|corrupt|download|fetch|base64"
@@ -200,7 +206,8 @@ def _messages(refusal: _Refusal) -> Iterator[Remedy]:
     if not name and refusal.says(_NO_CONTENT):
         is_sent = any(m.tool_calls and not m.content for m in refusal.request.messages)
         name, value = ("content" if is_sent else ""), ""
-    if name and name not in refusal.members and not name.endswith("effort"):
+    is_filled = refusal.traits.filled.get(name or "") == value
+    if name and not is_filled and name not in refusal.members and not name.endswith("effort"):
         told = f"each message of the model has {name} from now on, as the server requires"
         yield Remedy(f"filled {name}", told, {"filled": {**refusal.traits.filled, name: value}})
     if refusal.says(r"tool.?call.? id.{0,80}length of 9"):

@@ -11,7 +11,7 @@ from typing import Literal
 from agentcli.events.progress import ReasoningDelta, TextDelta, ToolCallStarted
 from agentcli.llm.call_dialects import THOUGHTS
 from agentcli.llm.reply_text import Found, all_marks, fence_after, find_calls, marks_in
-from agentcli.llm.text_calls import Tools
+from agentcli.llm.text_calls import ARGUMENTS, LISTS, NAMES, Tools
 
 _ENOUGH = 48
 """Characters from which it shows whether a reply that begins like one is nothing but calls."""
@@ -137,7 +137,7 @@ def _may_be_bare() -> re.Pattern[str]:
     """Return what a reply begins with that may be nothing but calls; in group `name` the function
     that Python calls."""
     fence = r"```(?:json|xml|tool_\w+)?\s*"
-    members = r'(?:name|function|arguments|parameters|id|type"\s*:\s*"function)'
+    members = rf'(?:{"|".join((*NAMES, *ARGUMENTS, *LISTS, "id"))}|type"\s*:\s*"function)'
     python = r"\[?\s*(?:\w+\.)*(?P<name>\w+)\("
     marks = "|".join(map(re.escape, all_marks()))
     return re.compile(rf'(?:{fence})?(?:[\[{{\s]*"{members}"|{python})|{fence}(?:{marks})|call:\w')

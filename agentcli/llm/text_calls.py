@@ -17,10 +17,15 @@ from agentcli.messages import ToolCall
 Tools = Mapping[str, Mapping[str, Any]]
 """By name of a tool, the JSON Schema of its arguments."""
 
-_MEMBERS = frozenset({"name", "function", "arguments", "parameters", "args", "input", "type", "id"})
+NAMES = ("name", "function", "tool", "tool_name", "function_name", "recipient_name", "action")
+ARGUMENTS = (
+    *("arguments", "parameters", "args", "input", "tool_input", "action_input", "function_args"),
+)
+LISTS = ("tool_calls", "tool_uses")
+"""Members that hold the calls of a reply, where it has nothing else."""
+_MEMBERS = frozenset((*NAMES, *ARGUMENTS, "type", "id"))
 """What an object without marks around it may have, to be a call."""
-_ARGUMENTS = ("arguments", "parameters", "args", "input")
-_JUNK = re.compile(r"(?:[^<>{}\n]{0,80}(?=</))?")
+_JUNK = re.compile(r"(?:[^<>{\n]{0,80}(?=\s*</))?")
 """What small models write between a call and its last mark."""
 _GAP = re.compile(r"[\s,;]*")
 _FENCE = re.compile(r"\s*(?:```\w*\s*)?")
@@ -190,6 +195,8 @@ def _json_values(text: str) -> list[Any]:
         if found is None:
             return []
         value, end = found
+        if isinstance(value, dict) and len(value) == 1:
+            value = next((value[name] for name in LISTS if name in value), value)
         values += value if isinstance(value, list) else [value]
         position = _after(_GAP, text, end)
     return values
@@ -230,10 +237,10 @@ def named_call(value: object) -> ToolCall | None:
     inner = value.get("function")
     if isinstance(inner, Mapping):
         value = inner
-    name = value.get("name") or value.get("function") or value.get("tool")
+    name = next(filter(None, map(value.get, NAMES)), None)
     if not isinstance(name, str) or not name:
         return None
-    arguments: Any = next((value[key] for key in _ARGUMENTS if key in value), {})
+    arguments: Any = next((value[key] for key in ARGUMENTS if key in value), {})
     return tool_call("", name.removeprefix("functions."), arguments)
 
 

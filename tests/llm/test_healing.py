@@ -287,6 +287,9 @@ REFUSALS = [
     (CHAT, 500, 'Failed to parse messages: Unsupported content part type: "image_url"', "images", {}),  # ggml-org/llama.cpp#12947
     (CHAT, 400, "Invalid content type. image_url is only supported by certain models.", "images", {}),  # browser-use/web-ui#274
     (CHAT, 400, ONLY_OF_USERS, "images in results", {"images": "messages"}),  # OpenHands/OpenHands#7700
+    (CHAT, 400, "messages.content.type is illegal, only 'text' is allowed", "images", {"images": "none"}),  # z.ai
+    (CHAT, 500, "Expected content to be a string, got array", "images", {}),  # chat templates of llama.cpp
+    (CHAT, 400, DASHSCOPE + "The provided URL does not appear to be valid.", "an image", {}),
     (CLAUDE, 400, TOO_WIDE, "an image", {}),  # anthropics/claude-code#24630
     (CLAUDE, 400, "Could not process image", "an image", {}),  # anthropics/claude-code#46127
     (CHAT, 400, UNFIT_IMAGE, "an image", {}),  # machine-theory/lm-council#14
@@ -441,6 +444,16 @@ def test_a_model_that_always_reasons_is_asked_for_the_least(said):
     found = remedy(CHAT, 400, said, effort="none")
     assert found is not None
     assert Traits().with_changes(found.changes).effort("none", {}) == {"reasoning_effort": "low"}
+
+
+def test_content_that_must_be_text_is_filled_first_and_then_goes_without_images():
+    said = "messages[2].content must be a string"
+    found = remedy(CHAT, 400, said)
+    assert found is not None
+    assert found.cause == "filled content"
+    found = remedy(CHAT, 400, said, Traits().with_changes(found.changes))
+    assert found is not None
+    assert found.cause == "images"
 
 
 def test_budgets_give_way_to_efforts():

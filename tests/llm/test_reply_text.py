@@ -50,10 +50,18 @@ RUNS_LS = {
         f"<tools>{CALL}</tools>",
         f"<|tool_call|>[{CALL}]",
         f"<TOOLCALL>[{CALL}]</TOOLCALL>",
+        f"<TOOL_CALL>\n{CALL}\n</TOOL_CALL>",
+        f"<tool_call>\n{CALL}}}\n</tool_call>",
+        f'<|START_ACTION|>[{{"tool_name": "bash", "parameters": {LS}}}]<|END_ACTION|>',
+        f"<|action_start|><|plugin|>{CALL}<|action_end|>",
+        f"functools[{CALL}]",
+        f'<tool_use>{{"name": "bash", "input": {LS}}}</tool_use>',
         '<tool_call>bash(command="ls")</tool_call>',
         f'<tool_call>{{"name": "bash", "parameters": {LS}}}</tool_call>',
     ],
     "qwen": [
+        '<function name="bash">\n<parameter name="command">ls</parameter>\n</function>',
+        f'<tool_call name="bash">\n{LS}\n</tool_call>',
         "<tool_call>\n<function=bash>\n<parameter=command>\nls\n</parameter>\n</function>\n"
         "</tool_call>",
         "<function=bash>\n<parameter=command>\nls\n</parameter>\n</function>\n</tool_call>",
@@ -65,6 +73,8 @@ RUNS_LS = {
     "glm": [
         "<tool_call>bash\n<arg_key>command</arg_key>\n<arg_value>ls</arg_value>\n</tool_call>",
         "<tool_call>bash<arg_key>command</arg_key><arg_value>ls</arg_value>",
+        "<longcat_tool_call>bash\n<longcat_arg_key>command</longcat_arg_key>\n"
+        "<longcat_arg_value>ls</longcat_arg_value>\n</longcat_tool_call>",
     ],
     "invoke": [
         '<function_calls>\n<invoke name="bash">\n<parameter name="command">ls</parameter>\n'
@@ -121,6 +131,9 @@ RUNS_LS = {
         CALL,
         f'{{"type": "function", "name": "bash", "parameters": {LS}}}',
         f'[{{"id": "c1", "type": "function", "function": {{"name": "bash", "arguments": {LS}}}}}]',
+        f'{{"tool_calls": [{{"function": {{"name": "bash", "arguments": {LS}}}}}]}}',
+        f'{{"recipient_name": "functions.bash", "parameters": {LS}}}',
+        f'{{"action": "bash", "action_input": {LS}}}',
         '[bash(command="ls")]',
         'bash(command="ls")',
         f"```json\n{CALL}\n```",
