@@ -24,7 +24,7 @@ from tests.preloaded import PROGRAM, SETTINGS, Preloaded, serves, spawn
 from tests.server import ModelServer, Reply
 
 CAMPAIGNS = (
-    *("attacks", "faults", "llm/test_faults.py", "llm/test_bounds.py"),
+    *("attacks", "faults", "llm/test_faults.py", "llm/test_bounds.py", "llm/test_real_model.py"),
     *("cli/test_long_sessions.py", "benchmarks/test_refusals.py"),
 )
 """Folders and files whose tests are a second stage; single tests elsewhere carry the marker."""
