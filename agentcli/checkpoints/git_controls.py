@@ -9,23 +9,30 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 
 from agentcli.checkpoints.object_store import ObjectStore
 from agentcli.checkpoints.paths import repository_of
 from agentcli.checkpoints.trees import Entry
 from agentcli.files.git_layout import is_routine_git_file
 from agentcli.git.config_files import is_harmless, parse
+from agentcli.git.path_rules import is_harmless_index, is_refused
+from agentcli.git.work_data import RESOLUTIONS, resolved_paths
 
 _INERT = re.compile(r"description|info/exclude|hooks/[^/]+\.sample", re.DOTALL)
 _SETTINGS = ("config", "config.worktree")
 _TODO = "rebase-merge/git-rebase-todo"
+_INDEX = re.compile(r"index|sharedindex\..*", re.DOTALL)
 _RUNS = re.compile(rb"^[ \t]*(?:x|exec)[ \t]", re.MULTILINE)
 _STRATEGIES = ("rebase-merge/strategy", "sequencer/opts")
 """Files that belong to daily work although they name programs."""
 
 
-def has_power(objects: ObjectStore, path: bytes, entry: Entry) -> bool:
-    """Return whether this file could make git run or trust something."""
+def has_power(
+    objects: ObjectStore, path: bytes, entry: Entry, id_bytes: Callable[[], int | None]
+) -> bool:
+    """Return whether this file could make git run or trust something. `id_bytes` tells how long
+    object ids are in its repository; None if that is not known."""
     repository = repository_of(path)
     if repository is None or entry.is_folder:
         return False
@@ -35,6 +42,11 @@ def has_power(objects: ObjectStore, path: bytes, entry: Entry) -> bool:
         return True
     if not is_routine_git_file(name.split("/")):
         return _INERT.fullmatch(name) is None and not _is_harmless(objects, name, entry)
+    if _INDEX.fullmatch(name.rpartition("/")[2]):
+        length = id_bytes()
+        return length is None or not is_harmless_index(objects.read(entry.oid), length)
+    if name.rpartition("/")[2] == RESOLUTIONS:
+        return any(map(is_refused, resolved_paths(objects.read(entry.oid))))
     if name.endswith(_TODO):
         return _RUNS.search(objects.read(entry.oid)) is not None
     return name.endswith(_STRATEGIES)

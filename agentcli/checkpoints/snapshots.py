@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from agentcli.checkpoints.compare import Comparison
@@ -33,6 +34,7 @@ from agentcli.checkpoints.trees import (
 from agentcli.files.git_layout import pointed_place
 from agentcli.files.names import GENERATED, first_names
 from agentcli.files.rooted_folder import RootedFolder
+from agentcli.git.repositories import id_bytes_by, object_id_bytes
 
 __all__ = ["Change", "Checkpoint", "CheckpointError", "Checkpoints", "Restored"]
 
@@ -197,7 +199,7 @@ class Checkpoints:
                 self._open_folders(target, closed, wanted)
                 now = self._taker.take(thorough=True)[0]
             differences = self._to_restore(now, target, wanted, set(map(os.fsencode, shared)))
-            may, held = self._without_power(differences, idle)
+            may, held = self._without_power(differences, target, idle)
             return Restored(self._restore(now, target, may), held)
 
     def write_out(
@@ -220,7 +222,7 @@ class Checkpoints:
             left_out = sorted(p for p in self._trees.left_out(target).paths if not is_common(p))
             elsewhere = {d.path for d in differences if self._leads_elsewhere(d)}
             differences = [d for d in differences if d.path not in elsewhere]
-            wanted, held = self._without_power(filter(_is_for_copy, differences), idle)
+            wanted, held = self._without_power(filter(_is_for_copy, differences), target, idle)
             with Restorer(folder, self._objects, self._packs, links=False) as restorer:
                 restorer.apply(wanted, self._comparison.order)
             _raise_if_incomplete(wanted, restorer.failures)
@@ -334,9 +336,10 @@ class Checkpoints:
         return role is not Role.OBJECT or self._trees.find(target, repository) is None
 
     def _without_power(
-        self, differences: Iterable[Difference], idle: Collection[str] | None
+        self, differences: Iterable[Difference], target: bytes, idle: Collection[str] | None
     ) -> tuple[list[Difference], list[str]]:
-        """Return the differences that may be restored, and the paths held back, for people."""
+        """Return the differences to `target` that may be restored, and the paths held back, for
+        people."""
         if idle is None:
             return list(differences), []
         roots = list(map(_oid, idle))
@@ -344,12 +347,27 @@ class Checkpoints:
         held: list[str] = []
         for difference in differences:
             path, _, new = difference
-            is_held = new is not None and has_power(self._objects, path, new)
+            id_bytes = partial(self._id_bytes, path, target)
+            is_held = new is not None and has_power(self._objects, path, new, id_bytes)
             if is_held and not any(self._trees.find(root, path) == new for root in roots):
                 held.append(self._place.shown(path))
             else:
                 may.append(difference)
         return may, held
+
+    def _id_bytes(self, path: bytes, target: bytes) -> int | None:
+        """Return the length of object ids in the repository that `path` lies in, by its settings
+        now and in `target`; None if these disagree or there are none."""
+        repository = repository_of(path)
+        if repository is None:
+            return None
+        here = self._place.common if repository == COMMON else self.root / os.fsdecode(repository)
+        there = self._trees.find(target, repository + b"/config")
+        sizes = {None if here is None else object_id_bytes(here)}
+        if there is not None and not there.is_folder:
+            sizes.add(id_bytes_by(self._objects.read(there.oid)))
+        sizes.discard(None)
+        return sizes.pop() if len(sizes) == 1 else None
 
     def _leads_elsewhere(self, difference: Difference) -> bool:
         """Whether this is a `.git` file that points outside: a copy must not share that

@@ -132,13 +132,13 @@ class Index:
 def read_index(read: Callable[[str], bytes | None], id_bytes: int) -> Index | None:
     """Return the index of a git folder; None if there is none that git would read. `read` returns
     at most LARGEST bytes of a file there, None if there is no such file."""
-    own = _parsed(read("index") or b"", id_bytes)
+    own = parsed_file(read("index") or b"", id_bytes)
     if own is None:
         return None
-    links = [body for name, body in own.extensions if name == b"link"]
+    links = own.links
     found = Index(own.entries, own.is_damaged, any(name == b"sdir" for name, _ in own.extensions))
     if links and (base_id := links[-1][:id_bytes]) != bytes(id_bytes):
-        base = _parsed(read(f"sharedindex.{base_id.hex()}") or b"", id_bytes)
+        base = parsed_file(read(f"sharedindex.{base_id.hex()}") or b"", id_bytes)
         if base is None:
             return None
         try:
@@ -150,17 +150,24 @@ def read_index(read: Callable[[str], bytes | None], id_bytes: int) -> Index | No
 
 
 @dataclass
-class _File:
+class IndexFile:
+    """An index, or the part of one that others share. `links` lead from one to its shared part;
+    then entries without a path take the place of others there."""
+
     entries: list[Entry] = field(default_factory=list)
     extensions: list[tuple[bytes, bytes]] = field(default_factory=list)
     is_damaged: bool = False
 
+    @property
+    def links(self) -> list[bytes]:
+        return [body for name, body in self.extensions if name == b"link"]
 
-def _parsed(data: bytes, id_bytes: int) -> _File | None:
-    """Return what stands in one file, as far as it can be read."""
+
+def parsed_file(data: bytes, id_bytes: int) -> IndexFile | None:
+    """Return what stands in one file, as far as it can be read; None if git would refuse it."""
     if data[:4] != b"DIRC" or not 2 <= int.from_bytes(data[4:8], "big") <= 4:
         return None
-    found = _File()
+    found = IndexFile()
     size = _FIXED[id_bytes].size
     starts = []
     at = HEADER_BYTES

@@ -10,7 +10,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from agentcli.git.index import FILE, GITLINK, GITLINK_MODE, LINK, SPARSE_FOLDER, Entry
+from agentcli.git.index import (
+    FILE,
+    GITLINK,
+    GITLINK_MODE,
+    LINK,
+    SPARSE_FOLDER,
+    Entry,
+    parsed_file,
+)
 
 _IGNORED = rb"(?:\xe2\x80[\x8c-\x8f\xaa-\xae]|\xe2\x81[\xaa-\xaf]|\xef\xbb\xbf)*"
 """What HFS+ ignores in names: marks of direction, zero width (in UTF-8)."""
@@ -47,6 +55,16 @@ def refused(entries: Sequence[Entry]) -> list[Entry]:
     if links and links & _folders(entries):
         found |= dict.fromkeys(entry for entry in entries if links & _above(entry.path))
     return list(found)
+
+
+def is_harmless_index(data: bytes, id_bytes: int) -> bool:
+    """Return whether a file by itself, as a whole index or a part, has only what git would put
+    there."""
+    found = parsed_file(data, id_bytes)
+    if found is None:
+        return True
+    named = [entry for entry in found.entries if entry.path or not found.links]
+    return not found.is_damaged and not refused(named)
 
 
 def is_refused(path: bytes, *, is_link: bool = False) -> bool:

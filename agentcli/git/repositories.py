@@ -164,7 +164,7 @@ def listed_repositories(root: Path) -> Iterator[Path]:
     # Going through all entries is slow, so first check whether any could be one.
     if GITLINK_MODE not in (read("index") or b"") and not any(folder.glob("sharedindex.*")):
         return
-    index = read_index(read, object_id_bytes(common))
+    index = read_index(read, object_id_bytes(common) or 20)
     for entry in index.entries if index is not None else ():
         if entry.kind == GITLINK and b"\0" not in entry.path:
             place = root / os.fsdecode(entry.path)
@@ -172,12 +172,18 @@ def listed_repositories(root: Path) -> Iterator[Path]:
                 yield place
 
 
-def object_id_bytes(common: Path) -> int:
-    """Return the length of object ids in the repository whose data are in the folder `common`."""
-    data = read_private(common / "config", _LARGEST_CONFIG, follow=True) or b""
-    if b"objectformat" not in data.lower():
+def object_id_bytes(common: Path) -> int | None:
+    """Return the length of object ids in the repository whose data are in the folder `common`; None
+    if it has no settings."""
+    data = read_private(common / "config", _LARGEST_CONFIG, follow=True)
+    return None if data is None else id_bytes_by(data)
+
+
+def id_bytes_by(settings: bytes) -> int:
+    """Return the length of object ids in a repository with this file of settings."""
+    if b"objectformat" not in settings.lower():
         return 20
-    formats = [value for name, value in parse(data) or () if name == "extensions.objectformat"]
+    formats = [value for name, value in parse(settings) or () if name == "extensions.objectformat"]
     return 32 if formats[-1:] == ["sha256"] else 20
 
 

@@ -34,6 +34,9 @@ _WRITTEN_TO = (
 )
 """Folders with files that git opens to write to, whatever they are links to."""
 
+RESOLUTIONS = "MERGE_RR"
+"""The file that says which files were in conflict, by what they had in it."""
+
 IsNew = Callable[[os.stat_result], bool]
 
 
@@ -74,7 +77,7 @@ class WorkData:
         if data is not None and len(data) == LARGEST:
             self.removals.take(path, handle, "index")
             return
-        id_bytes = object_id_bytes(main_folder(path))
+        id_bytes = object_id_bytes(main_folder(path)) or 20
         index = read_index(partial(_read_index_file, handle), id_bytes)
         bad = [] if index is None else refused(index.entries)
         if data is not None and index is not None and (bad or index.is_damaged):
@@ -112,9 +115,9 @@ class WorkData:
     # --- merges and rebases ---------------------------------------------------------------------
 
     def _resolutions(self, path: Path, handle: int) -> None:
-        """Keep `MERGE_RR` to files of the working tree: git copies what it names into the git
+        """Keep RESOLUTIONS to files of the working tree: git copies what it names into the git
         folder, where commands can read it, and writes resolutions over it."""
-        name = "MERGE_RR"
+        name = RESOLUTIONS
         info = os.stat(name, dir_fd=handle, follow_symlinks=False)
         if not self.is_new(info):
             return
@@ -152,6 +155,11 @@ class WorkData:
         text = (data or b"").decode(errors="surrogateescape")
         if data is None or strategy(text.strip()) not in _STRATEGIES:
             self.removals.take(path, folder, name)
+
+
+def resolved_paths(data: bytes) -> Iterator[bytes]:
+    """Yield the paths that RESOLUTIONS names."""
+    return (record.partition(b"\t")[2] for record in data.split(b"\0") if record)
 
 
 def todos_of(folders: Collection[Path]) -> dict[str, list[bytes]]:

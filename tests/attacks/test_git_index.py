@@ -183,3 +183,59 @@ def test_the_state_of_merges_leads_nowhere(trapped, layer):
 
 def _was_written(path: Path) -> bool:
     return path.read_bytes() != b"mine\n"
+
+
+# --- commits ------------------------------------------------------------------------------------
+
+TREES = r"""
+import subprocess
+
+def git(*arguments, data=b""):
+    return subprocess.check_output(["git", *arguments], input=data).decode().strip()
+
+def tree(*entries):
+    data = b"".join(b"%b %b\0%b" % (m, n, bytes.fromhex(o)) for m, n, o in entries)
+    return git("hash-object", "-w", "-t", "tree", "--literally", "--stdin", data=data)
+
+script = git("hash-object", "-w", "payload")
+link = git("hash-object", "-w", "--stdin", data=b".git/hooks")
+hooks = tree((b"100755", b"post-checkout", script))
+trees = [
+    tree((b"100755", b"../outside/ran-x", script)),
+    tree((b"40000", b"..", tree((b"40000", b"outside", tree((b"100755", b"ran-x", script)))))),
+    *(tree((b"40000", name, tree((b"40000", b"hooks", hooks)))) for name in (b".git", b".GIT")),
+    tree((b"100755", b".git/hooks/post-checkout", script)),
+    tree((b"120000", b"a", link), (b"40000", b"a", hooks)),
+    tree((b"40000", b"a", hooks), (b"120000", b"a", link)),
+]
+head = git("rev-parse", "HEAD")
+for number, made in enumerate(trees):
+    commit = git("commit-tree", made, "-p", head, "-m", "x")
+    git("update-ref", f"refs/heads/b{number}", commit)
+    stash = git("commit-tree", made, "-p", head, "-p", git("commit-tree", f"{head}^{{tree}}",
+        "-p", head, "-m", "index"), "-m", "wip")
+    git("update-ref", "-m", "wip", "refs/stash", stash)
+print("laid")
+"""
+WAYS = """
+for n in 0 1 2 3 4 5 6; do git checkout b$n; git reset --hard b$n; git reset --hard main
+git merge -q --allow-unrelated-histories b$n; git merge --abort; git cherry-pick b$n
+git cherry-pick --abort; git restore -s b$n .; git read-tree -u -m b$n; git reset --hard main
+git worktree add ../outside/w$n b$n; git stash apply stash@{$n}
+git reset b$n; git checkout .; git reset --hard main; git checkout main; git checkout -b c$n
+git checkout main; done; git stash pop; git checkout -b last
+"""
+
+
+@every_layer
+def test_git_itself_writes_no_forged_tree(trapped, layer):
+    """Unlike what is in an index, it checks what it takes into one."""
+    place = trapped(layer)
+    git(place.workspace, "branch", "-M", "main")
+    (place.workspace / "trees.py").write_text(TREES)
+    run = lay(place, "python3 trees.py")
+    assert "laid" in run.told[0], run.told
+    hooks = place.workspace / ".git/hooks"
+    before = sorted(hooks.iterdir())
+    assert person(place, WAYS) == []
+    assert sorted(hooks.iterdir()) == before

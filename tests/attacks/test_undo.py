@@ -141,6 +141,10 @@ PLANTS = (
     "cp -r .git evil; git -C evil config core.fsmonitor ': > ran #'; mkdir led;"
     "echo 'gitdir: ../evil' > led/.git",
     "git init -q fine; git -C fine commit -q --allow-empty -m fine",
+    "id=$(git hash-object -w --stdin </dev/null);"
+    "git update-index --add --cacheinfo 100644,$id,Aqqq/ran",
+    "python3 -c \"path = '.git/index'; data = open(path, 'rb').read(); "
+    "open(path, 'wb').write(data.replace(b'Aqqq/ran', b'.git/ran'))\"",
     # From here on git finds nothing of its own.
     "echo ../evil > .git/commondir",
 )
@@ -155,6 +159,7 @@ def powers(workspace: Path) -> set[str]:
     names = ("hooks/post-checkout", ".git/commondir", "git-rebase-todo", "led/.git")
     found = {str(p) for p in workspace.rglob("*") if ".git" in p.parts and str(p).endswith(names)}
     settings = [p for p in workspace.glob("*/.git/config") if "ran" in p.read_text()]
+    settings += [p for p in workspace.glob(".git/index") if b".git/ran" in p.read_bytes()]
     return {os.path.relpath(path, workspace) for path in (*found, *settings)}
 
 
@@ -183,4 +188,5 @@ def test_going_back_brings_no_program_of_theirs_back(arena, layer, user):
         assert powers(target) == set()
         assert "commands may have made it" in told
         assert "monitored/.git/config" in told
+        assert ".git/index" in told
         assert sh(target / "fine", "git log --format=%s").stdout == b"fine\n", told
