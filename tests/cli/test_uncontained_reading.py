@@ -40,6 +40,9 @@ file -f names
 wc --files0-from=names
 jq -n 'import "id" as $x {search: "~/.ssh"}; $x'
 cd - && cat .ssh/id_ed25519
+cd nowhere; cat tree/key
+cd tree; cd ../nowhere; cat key
+cd -P tree/link/.. && cat .ssh/id_ed25519
 """.strip().splitlines()
 HARMLESS = """
 diff -r --no-dereference tree empty

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os.path
+import re
 import shlex
 from pathlib import Path
 
@@ -22,7 +23,9 @@ def moved(place: Place, words: Words, unknown: tuple[str, ...]) -> Place:
     folder, moves = place
     if words == ("cd",):
         return "~", ()
-    if len(operands) != 1 or words[0] == "popd":
+    # -P resolves links before `..`, and -e and -@ come only with it.
+    physical = any(word and re.fullmatch(r"-[LPe@]*[Pe@][LPe@]*", word) for word in words[1:])
+    if len(operands) != 1 or words[0] == "popd" or physical:
         return UNKNOWN_PLACE
     target = operands[0]
     if target == "-":

@@ -59,6 +59,17 @@ def shows_secret(part: SimpleCommand, scope: AccessScope, start: str) -> bool:
     )
 
 
+def may_run_elsewhere(part: SimpleCommand, scope: AccessScope, start: str) -> bool:
+    """Return whether a part that shows content may run in another folder than its words say, as a
+    `cd` before it fails if there is no such folder."""
+    if part.name in _SHOW_NO_CONTENT or not (part.cwd or part.moves):
+        return False
+    folders = (here.cwd for here in Expander(start, str(scope.home)).around(part))
+    return not all(
+        folder and Path(folder).is_dir() and os.access(folder, os.X_OK) for folder in folders
+    )
+
+
 def _texts(part: SimpleCommand) -> set[str]:
     """Return the known words that may be paths."""
     known = [word for word in part.words[1:] if word]

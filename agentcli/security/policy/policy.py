@@ -35,7 +35,7 @@ from agentcli.security.policy.command_rules import (
     judge_allowed,
 )
 from agentcli.security.policy.grants import grant_choices, grant_for, grant_objection
-from agentcli.security.policy.hidden_files import names_hidden, shows_secret
+from agentcli.security.policy.hidden_files import may_run_elsewhere, names_hidden, shows_secret
 from agentcli.security.policy.host_ports import is_loopback
 from agentcli.security.policy.losses import Losses, losses
 from agentcli.security.policy.rule import Decision, Rule
@@ -431,6 +431,8 @@ class Policy:
             return ""
         if not opens_only_named(part):
             return "it may follow links, or names in files, to what is hidden from the session"
+        if may_run_elsewhere(part, self.scope, self._start):
+            return "it goes to a folder that does not exist, so it may read elsewhere"
         return _NAMES_SECRET if shows_secret(part, self.scope, self._start) else ""
 
     def losses(self, action: Action, coverage: Coverage) -> Losses:
