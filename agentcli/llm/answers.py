@@ -9,6 +9,7 @@ round.
 from __future__ import annotations
 
 import codecs
+import io
 import json
 import re
 import time
@@ -17,6 +18,7 @@ from itertools import chain
 from typing import Any
 
 from agentcli.errors import LLMError
+from agentcli.events.json_text import json_value
 from agentcli.llm.wire_protocol import (
     CHECK_ADDRESS,
     StillAlive,
@@ -112,27 +114,19 @@ def _checked_event(data: Mapping[str, Any]) -> Mapping[str, Any]:
 def text_lines(chunks: Iterable[bytes]) -> Iterator[str]:
     """Yield lines that end in LF, CR or CRLF only: JSON may contain the separators that Unicode
     knows. Raises UnicodeDecodeError, and LLMError for a line that is too long."""
-    decoder = codecs.getincrementaldecoder("utf-8-sig")()
+    utf8 = codecs.getincrementaldecoder("utf-8-sig")()
+    decoder = io.IncrementalNewlineDecoder(utf8, translate=True)
     pending: list[str] = []
     length = 0
-    after_cr = False
     for chunk in chunks:
-        text = decoder.decode(chunk)
-        if after_cr and text:
-            text = text.removeprefix("\n")
-            after_cr = False
-        after_cr = after_cr or text.endswith("\r")
-        if "\r" in text:
-            text = text.replace("\r\n", "\n").replace("\r", "\n")
-        *whole, rest = text.split("\n")
+        *whole, rest = decoder.decode(chunk).split("\n")
         for line in whole:
             yield "".join([*pending, line])
             pending, length = [], 0
         pending.append(rest)
         length += len(rest)
         _check_length(length)
-    decoder.decode(b"", final=True)
-    yield "".join(pending)
+    yield from "".join([*pending, decoder.decode(b"", final=True)]).split("\n")
 
 
 def sent_events(lines: Iterable[str]) -> Iterator[Mapping[str, Any]]:
@@ -167,10 +161,7 @@ def sent_events(lines: Iterable[str]) -> Iterator[Mapping[str, Any]]:
 
 def _is_json(text: str) -> bool:
     """Whether a line is an event of its own, where no empty line follows."""
-    try:
-        return text.startswith("{") and text.endswith("}") and bool(json.loads(text))
-    except (ValueError, RecursionError):
-        return False
+    return text.startswith("{") and text.endswith("}") and bool(json_value(text))
 
 
 def _events(data: list[str], kind: str) -> Iterator[Mapping[str, Any]]:

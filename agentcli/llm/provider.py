@@ -5,7 +5,7 @@ Nothing here loads an SDK or a wire format.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from urllib.parse import urlsplit
@@ -89,9 +89,7 @@ def address_variable(name: str) -> str:
 
 def is_hosted(base_url: str) -> bool:
     """Whether an address is on the host of a known provider."""
-    host = urlsplit(base_url).hostname
-    known = known_providers().values()
-    return any(each.is_hosted and urlsplit(each.base_url).hostname == host for each in known)
+    return any(each.is_hosted for each in _at_host_of(base_url))
 
 
 def kin(name: str, protocol: str, base_url: str) -> Provider:
@@ -101,12 +99,14 @@ def kin(name: str, protocol: str, base_url: str) -> Provider:
     own = built_in(name)
     if own.protocol == protocol:
         return own
+    same = (each for each in _at_host_of(base_url) if each.protocol == protocol)
+    return next(same, Provider(protocol=""))
+
+
+def _at_host_of(base_url: str) -> Iterator[Provider]:
     host = urlsplit(base_url).hostname
-    same = (each for each in known_providers().values() if each.protocol == protocol)
-    return next(
-        (each for each in same if each.base_url and urlsplit(each.base_url).hostname == host),
-        Provider(protocol=""),
-    )
+    known = (each for each in known_providers().values() if each.base_url)
+    return (each for each in known if urlsplit(each.base_url).hostname == host)
 
 
 @cache

@@ -288,12 +288,10 @@ class _Collected:
     stop_reason: str = ""
     usage: dict[str, Any] = field(default_factory=dict)
 
-    def start(self, index: object, block: Mapping[str, Any]) -> Iterator[StreamItem]:
+    def start(self, index: object, block: Mapping[str, Any]) -> None:
         """Begin a block: a new one, whatever its index says."""
         self.at[index] = dict(block)
         self.blocks.append(self.at[index])
-        if block["type"] == "tool_use":
-            yield ToolCallStarted(str(block.get("name") or ""))
 
     def take_delta(self, index: object, delta: Mapping[str, Any]) -> Iterator[StreamItem]:
         kind = str(delta.get("type"))
@@ -316,8 +314,7 @@ class _Collected:
     def _block(self, index: object, kind: str) -> dict[str, Any]:
         """Return the block of a delta; one that nothing began begins with it."""
         if index not in self.at:
-            for _ in self.start(index, {"type": kind}):
-                pass
+            self.start(index, {"type": kind})
         return self.at[index]
 
     def count(self, usage: object) -> None:
@@ -390,7 +387,10 @@ def _read(events: Iterator[Mapping[str, Any]], collected: _Collected) -> Iterato
                 collected.id, collected.model = message.get("id", ""), message.get("model", "")
                 collected.count(message.get("usage"))
             case "content_block_start":
-                yield from collected.start(event.get("index"), event["content_block"])
+                block = event["content_block"]
+                collected.start(event.get("index"), block)
+                if block["type"] == "tool_use":
+                    yield ToolCallStarted(str(block.get("name") or ""))
             case "content_block_delta":
                 yield from collected.take_delta(event.get("index"), event["delta"])
             case "message_delta":
@@ -413,8 +413,7 @@ def _parsed(data: Mapping[str, Any], collected: _Collected) -> Reply:
         raise bad_response("the server sent a reply without a message")
     collected.id, collected.model = data.get("id") or "", data.get("model") or ""
     for index, block in enumerate(data["content"]):
-        for _ in collected.start(index, block):
-            pass
+        collected.start(index, block)
     collected.stop_reason = data.get("stop_reason") or ""
     collected.count(data.get("usage"))
     return collected.reply(ended=True)
