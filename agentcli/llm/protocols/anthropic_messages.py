@@ -131,7 +131,29 @@ class AnthropicMessages(SDKProtocol):
         self._groups, self._grouped = [], 0
 
     def _read(self, events: Iterator[Mapping[str, Any]]) -> Iterator[StreamItem]:
-        return _read(events, _Collected(self.origin, self._blocks))
+        collected = _Collected(self.origin, self._blocks)
+        for event in events:
+            match event.get("type"):
+                case "message_start":
+                    message = event["message"]
+                    collected.id, collected.model = message.get("id", ""), message.get("model", "")
+                    collected.count(message.get("usage"))
+                case "content_block_start":
+                    block = event["content_block"]
+                    collected.start(event.get("index"), block)
+                    if block["type"] == "tool_use":
+                        yield ToolCallStarted(str(block.get("name") or ""))
+                case "content_block_delta":
+                    yield from collected.take_delta(event.get("index"), event["delta"])
+                case "message_delta":
+                    delta = event.get("delta") or {}
+                    collected.stop_reason = delta.get("stop_reason") or collected.stop_reason
+                    collected.count(event.get("usage"))
+                case "message_stop":
+                    yield collected.reply(ended=True)
+                    return
+            yield StillAlive(idle=True)
+        yield collected.reply(ended=False)
 
     def _parse(self, data: Mapping[str, Any]) -> Reply:
         return _parsed(data, _Collected(self.origin, self._blocks))
@@ -377,31 +399,6 @@ def _kept(blocks: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 def _is_said(block: Mapping[str, Any]) -> bool:
     """Whether a text block says something: blank ones are refused."""
     return bool((block.get("text") or "").strip())
-
-
-def _read(events: Iterator[Mapping[str, Any]], collected: _Collected) -> Iterator[StreamItem]:
-    for event in events:
-        match event.get("type"):
-            case "message_start":
-                message = event["message"]
-                collected.id, collected.model = message.get("id", ""), message.get("model", "")
-                collected.count(message.get("usage"))
-            case "content_block_start":
-                block = event["content_block"]
-                collected.start(event.get("index"), block)
-                if block["type"] == "tool_use":
-                    yield ToolCallStarted(str(block.get("name") or ""))
-            case "content_block_delta":
-                yield from collected.take_delta(event.get("index"), event["delta"])
-            case "message_delta":
-                delta = event.get("delta") or {}
-                collected.stop_reason = delta.get("stop_reason") or collected.stop_reason
-                collected.count(event.get("usage"))
-            case "message_stop":
-                yield collected.reply(ended=True)
-                return
-        yield StillAlive(idle=True)
-    yield collected.reply(ended=False)
 
 
 def parse_reply(data: Mapping[str, Any], origin: str) -> Reply:
