@@ -25,7 +25,7 @@ LISTS = ("tool_calls", "tool_uses")
 """Members that hold the calls of a reply, where it has nothing else."""
 _MEMBERS = frozenset((*NAMES, *ARGUMENTS, "type", "id"))
 """What an object without marks around it may have, to be a call."""
-_JUNK = re.compile(r"(?:[^<>{\n]{0,80}(?=\s*</))?")
+_JUNK = r"(?:[^<>{\n]{0,80}(?=\s*</))?"
 """What small models write between a call and its last mark."""
 _GAP = re.compile(r"[\s,;]*")
 _FENCE = re.compile(r"\s*(?:```\w*\s*)?")
@@ -46,16 +46,15 @@ def read_block(dialect: Dialect, text: str, start: int, tools: Tools) -> tuple[l
     the dialect can't read one there. A call with invalid JSON has that text as its arguments."""
     calls: list[ToolCall] = []
     end = position = start
-    marks = re.compile(rf"(?:\s*(?:{dialect.marks}))*", re.DOTALL)
+    opening = re.compile(rf"(?:\s*(?:{dialect.marks}))*", re.DOTALL)
+    closing = re.compile(rf"(?:{_JUNK}(?:\s*(?:{dialect.marks}))+)?", re.DOTALL)
     while True:
-        position = _after(marks, text, position)
+        position = _after(opening, text, position)
         found, behind = _call_at(dialect, text, _after(_GAP, text, position), tools)
         if not found:
             return calls, end
         calls += found
-        junk_end = _after(_JUNK, text, behind)
-        closed = _after(marks, text, junk_end)
-        end = position = closed if closed > junk_end else behind
+        end = position = _after(closing, text, behind)
 
 
 def _after(pattern: re.Pattern[str], text: str, position: int) -> int:
@@ -117,12 +116,8 @@ def _tagged(
     while found := pattern.match(text, position):
         parts = found.groupdict()
         key, value, kind = parts["key"], parts["value"], parts.get("kind")
-        if inner := _nested(pattern, value):
-            values[key] = inner
-        elif kind:
-            values[key] = value if kind in ("true", "string") else _parsed(value)
-        else:
-            values[key] = value if _is_text(known.get(key, {})) else _parsed(value)
+        is_text = kind in ("true", "string") if kind else _is_text(known.get(key, {}))
+        values[key] = _nested(pattern, value) or (value if is_text else _parsed(value))
         position = found.end()
     return values, position
 
