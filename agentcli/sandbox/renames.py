@@ -14,6 +14,7 @@ import errno
 import fcntl
 import logging
 import os
+import re
 import select
 import socket
 import struct
@@ -26,13 +27,17 @@ from agentcli.sandbox.seccomp import asking_program, c_library
 
 _SOCKET = "renames"
 _SECCOMP = {"x86_64": 317, "aarch64": 277}
-_RENAMES = {"x86_64": {82: 0, 264: 1, 316: 1}, "aarch64": {38: 1, 276: 1}}
-"""rename, renameat and renameat2, with how many folders are named before each of their paths."""
+_RENAMES = {
+    "x86_64": {82: "rename", 264: "renameat", 316: "renameat2"},
+    "aarch64": {38: "renameat", 276: "renameat2"},
+}
 _SET_FILTER, _NEW_LISTENER, _WAIT_KILLABLE = 1, 8, 32
 _RECEIVE, _ANSWER = 0xC0502100, 0xC0182101
 _CALL = struct.Struct("=QIIiIQ6Q")
 _REPLY = struct.Struct("=QqiI")
 _LET_KERNEL = 1
+_OLDEST_KERNEL = (5, 5)
+"""The first that knows _LET_KERNEL."""
 _LOW_HALF, _CURRENT_FOLDER = 0xFFFFFFFF, 0xFFFFFF9C
 _LONGEST_PATH = 4096
 _HANDOVER_S = 1.0
@@ -50,7 +55,10 @@ class Renames(threading.Thread):
     private and out of the commands' reach."""
 
     def __init__(self, folder: Path, names: Collection[str], judge: Judge) -> None:
-        """Raises OSError."""
+        """Raises OSError, also where the kernel can't be left to answer: all would hang."""
+        found = re.match(r"(\d+)\.(\d+)", os.uname().release)
+        if found is None or (int(found[1]), int(found[2])) < _OLDEST_KERNEL:
+            raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
         super().__init__(name="renames", daemon=True)
         self._folder = folder
         self._targets = {os.fsencode(name) for name in names}
@@ -61,6 +69,7 @@ class Renames(threading.Thread):
         self._server.listen()
         self._poll = select.poll()
         self._poll.register(self._server, select.POLLIN)
+        self._listeners: set[int] = set()
         self._ended = False
 
     def installer(self) -> Callable[[], None]:
@@ -99,30 +108,31 @@ class Renames(threading.Thread):
         (self._folder / _SOCKET).unlink(missing_ok=True)
 
     def run(self) -> None:
-        listeners: set[int] = set()
-        while not self._ended:
-            for descriptor, event in self._poll.poll():
-                if descriptor == self._server.fileno():
-                    listeners |= self._taken_over()
-                elif event & select.POLLIN:
-                    self._answer(descriptor)
-                else:
-                    self._poll.unregister(descriptor)
-                    listeners.remove(descriptor)
-                    os.close(descriptor)
-        for descriptor in listeners:
-            os.close(descriptor)
+        try:
+            while not self._ended:
+                for descriptor, event in self._poll.poll():
+                    if descriptor == self._server.fileno():
+                        self._take_over()
+                    elif event & select.POLLIN:
+                        self._answer(descriptor)
+                    else:
+                        self._poll.unregister(descriptor)
+                        self._listeners.remove(descriptor)
+                        os.close(descriptor)
+        finally:
+            # Whoever waits for an answer must not wait for ever.
+            for descriptor in self._listeners:
+                os.close(descriptor)
 
-    def _taken_over(self) -> set[int]:
+    def _take_over(self) -> None:
         with suppress(OSError):
             there, _ = self._server.accept()
             with there:
                 there.settimeout(_HANDOVER_S)
                 _, found, _, _ = socket.recv_fds(there, 1, 1, socket.MSG_CMSG_CLOEXEC)
             for descriptor in found:
+                self._listeners.add(descriptor)
                 self._poll.register(descriptor, select.POLLIN)
-            return set(found)
-        return set()
 
     def _answer(self, listener: int) -> None:
         question = bytearray(_CALL.size)
@@ -150,20 +160,23 @@ class Renames(threading.Thread):
         """Return the folder and the name of what is to be replaced by its lock file; None if it is
         something else. The caller may change all of this meanwhile: what counts in the end is what
         the judge finds in that folder. Raises OSError."""
-        folders = _RENAMES[os.uname().machine][call]
-        first, second = arguments[folders], arguments[2 * folders + 1]
-        if folders and {arguments[0] & _LOW_HALF, arguments[2] & _LOW_HALF} != {_CURRENT_FOLDER}:
-            return None
+        kind = _RENAMES[os.uname().machine][call]
+        first, second = arguments[:2]
+        if kind != "rename":
+            above, first, other, second, flags = arguments[:5]
+            folders = {above & _LOW_HALF, other & _LOW_HALF}
+            if folders != {_CURRENT_FOLDER} or (kind == "renameat2" and flags & _LOW_HALF):
+                return None
         memory = os.open(f"/proc/{process}/mem", os.O_RDONLY | os.O_CLOEXEC)
         try:
             new = _text(memory, second)
-            above, _, name = new.rpartition(b"/")
+            place, _, name = new.rpartition(b"/")
             if name not in self._targets or _text(memory, first) != new + b".lock":
                 return None
         finally:
             os.close(memory)
         base = "root" if new.startswith(b"/") else "cwd"
-        info = Path(f"/proc/{process}/{base}/{os.fsdecode(above)}").stat()
+        info = Path(f"/proc/{process}/{base}/{os.fsdecode(place)}").stat()
         return (info.st_dev, info.st_ino), os.fsdecode(name)
 
 

@@ -14,6 +14,7 @@ from tests.server import Call, Recorded, Reply
 
 __all__ = ["trapped"]
 
+ANYONE = ("-c", "safe.directory=*")
 DAILY = """
 git switch -qc topic --track main && git rev-parse topic@{u}
 git branch other && git config branch.other.rebase true && git branch -D other
@@ -32,16 +33,15 @@ def test_what_daily_work_writes_is_there_at_once_and_can_be_undone(arena, layer,
     place = arena(layer, user)
     work = place.workspace
     place.agent.env["GIT_CONFIG_GLOBAL"] = "/dev/null"
-    anyone = ("-c", "safe.directory=*")
-    git(work, *anyone, "commit", "-qm", "with a submodule")
-    git(work, *anyone, "branch", "-M", "main")
+    git(work, *ANYONE, "commit", "-qm", "with a submodule")
+    git(work, *ANYONE, "branch", "-M", "main")
     place.hand_over()
     before = (work / ".git/config").read_bytes()
     # Where further settings would be, nothing could be covered.
     sparse = "git sparse-checkout set --no-cone '/*' && git sparse-checkout disable\n"
     told = run_all(place, DAILY + sparse * (layer == "landlock"))
     assert failed(told) == []
-    settings = git(work, *anyone, "config", "--local", "--list")
+    settings = git(work, *ANYONE, "config", "--local", "--list")
     assert "branch.renamed.merge=refs/heads/main" in settings
     assert "remote.mine.url=https://example.org/mine" in settings
     assert "branch.topic" not in settings
@@ -87,6 +87,9 @@ def attempt(how):
 def put(text, name=lock):
     with open(name, "w", newline="") as file:
         file.write(text)
+def run(*command, **env):
+    attempt(lambda: os.unlink(lock))
+    subprocess.run(command, env={**os.environ, **env})
 old = open(config).read()
 for text in FORGED:
     for whole in (old + text, text):
@@ -99,10 +102,9 @@ for name, value in [
 ]:
     folder = os.path.dirname(config)
     for more in ([], ["--file", config], ["--file", config, "--add"]):
-        subprocess.run(["git", "--git-dir", folder, "config", *more, name, value])
-    for variable, option in (("GIT_CONFIG", []), ("GIT_CONFIG_GLOBAL", ["--global"])):
-        env = {**os.environ, variable: config}
-        subprocess.run(["git", "config", *option, name, value], env=env)
+        run("git", "--git-dir", folder, "config", *more, name, value)
+    run("git", "config", name, value, GIT_CONFIG=config)
+    run("git", "config", "--global", name, value, GIT_CONFIG_GLOBAL=config)
 # Other things in the place of the lock, and other ways of putting it there.
 put(old + evil, "text")
 put(old + evil + "#" * 300000, "large")
@@ -120,6 +122,7 @@ attempt(lambda: os.rename("config.lock", "config", src_dir_fd=folder, dst_dir_fd
 for flags in (0, 1, 2, 4):
     libc.renameat2(-100, lock.encode(), -100, config.encode(), flags)
 attempt(lambda: os.link(lock, config))
+attempt(lambda: os.unlink("alias"))
 os.symlink(os.path.dirname(config), "alias")
 attempt(lambda: os.rename("alias/config.lock", "alias/config"))
 attempt(lambda: os.rename("text", config))
@@ -158,10 +161,10 @@ def test_nothing_else_comes_in_though_the_session_is_killed(trapped, layer, user
     killed: list[subprocess.Popen[bytes]] = []
     held = layer == "bubblewrap"
 
+    tried: list[str] = []
+
     def end(request: Recorded) -> Reply:
-        tried = "".join(str(message["content"]) for message in request.body["messages"])
-        assert tried.count("ALL TRIED") >= 2 * held, tried
-        assert "REACHED" not in tried
+        tried.extend(str(m["content"]) for m in request.body["messages"] if m["role"] == "tool")
         if held:
             killed[0].kill()
             killed[0].wait()
@@ -171,20 +174,27 @@ def test_nothing_else_comes_in_though_the_session_is_killed(trapped, layer, user
     (work / "evil.inc").write_text(f"[core]\n\tfsmonitor = {work}/payload\n")
     part = work / ".git/modules/part/config"
     before = _with_power(work / ".git/config"), _with_power(part)
+    stored = git(work, *ANYONE, "config", "--get-regexp", "extensions|bare") if held else ""
     calls = [
         Call("bash", {"command": f"python3 forge.py {config} 2>&1 | tail -5"})
         for config in (work / ".git/config", part)
     ]
     place.run([*one_by_one(calls), end], meanwhile=killed.append)
+    assert not held or all("ALL TRIED" in told for told in tried)
+    assert len(tried) == 2, tried
+    assert "REACHED" not in "".join(tried)
     assert (_with_power(work / ".git/config"), _with_power(part)) == before
+    if held:
+        assert git(work, *ANYONE, "config", "--get-regexp", "extensions|bare") == stored
     assert person(place) == []
 
 
 def _with_power(config: Path) -> list[str]:
-    """The settings of a file that are not of the harmless kinds which daily work changes."""
-    listed = git(config.parent, "config", "--file", str(config), "--list", "--no-includes")
-    daily = ("branch.", "user.name=", "rerere.", "submodule.part.active=")
-    return sorted(line for line in listed.splitlines() if not line.startswith(daily))
+    """The settings of a file that are not of the kinds which may come."""
+    listed = git(config.parent, "config", "--file", str(config), "--list", "--no-includes", "-z")
+    daily = ("branch.", "user.name\n", "rerere.", "submodule.part.active\n")
+    stored = ("extensions.", "core.bare\n", "remote.x.")
+    return sorted(each for each in listed.split("\0") if not each.startswith((*daily, *stored)))
 
 
 @needs_bubblewrap
