@@ -20,6 +20,8 @@ _KEEP_ALIVE_S = 300.0
 _LARGEST_ERROR = 1_000_000
 """Most bytes read of the answer to a refused request."""
 _PIECE = 1 << 16
+_PLAIN = ("", "identity", "none", "utf-8")
+"""The last two are no encodings of HTTP, but what some proxies write."""
 _PACKED = ("gzip", "x-gzip", "deflate")
 
 
@@ -30,7 +32,7 @@ def http_client(endpoint: Endpoint, size: ReplySize) -> httpx2.Client:
 
     def bound(response: httpx2.Response) -> None:
         assert isinstance(response.stream, httpx2.SyncByteStream)
-        packed = response.headers.pop("content-encoding", "identity").strip().lower()
+        packed = response.headers.pop("content-encoding", "").strip().lower()
         response.stream = _Bounded(response.stream, packed, size.most_bytes, response.status_code)
 
     address = endpoint.base_url
@@ -90,7 +92,7 @@ class _Bounded(httpx2.SyncByteStream):
         self._stream.close()
 
     def _unpacked(self) -> Iterator[bytes]:
-        if self._packed == "identity":
+        if self._packed in _PLAIN:
             yield from self._stream
             return
         if self._packed not in _PACKED:

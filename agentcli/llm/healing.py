@@ -410,7 +410,8 @@ def _member(refusal: _Refusal) -> Iterator[Remedy]:
         for message in refusal.request.messages
         if message.provider_data is not None
         for item in message.provider_data.items
-        for name in (*item, str(item.get("type", "")))
+        for part in (item, *item.get("tool_calls", ()))
+        for name in (*part, str(part.get("type", "")))
     }
     for name in sorted(returned - {"", "type", "content", "tool_calls", *traits.not_returned}):
         if refusal.names(name):

@@ -33,7 +33,7 @@ _PATIENCE_S = 3.0
 _LARGEST = 4_000_000
 log = logging.getLogger(__name__)
 _NO_CHAT = (
-    r"(?i)embed|rerank|(^|[/_-])(bge|gte|e5|minilm|tts|whisper)[/_.-]|whisper|moderation|dall-e"
+    r"(?i)embed|rerank|(^|[/_-])(bge|gte|e5|minilm|tts)([/_.:-]|$)|whisper|moderation|dall-e"
     r"|-image|transcri|-ocr(-|$)"
 )
 _WINDOWS = ("max_model_len", "context_length", "context_window", "max_context_length")

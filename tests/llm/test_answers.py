@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -100,6 +101,20 @@ def test_calls_and_ends_are_read_in_the_forms_of_gateways(choice, finish):
     reply = _chat(choice)
     assert [call.name for call in reply.tool_calls] == ["bash"]
     assert reply.finish_reason is finish
+
+
+def test_a_connection_that_breaks_after_the_end_of_a_reply_costs_nothing():
+    def broken(*choices: dict[str, object]) -> Iterator[dict[str, object]]:
+        yield from ({"choices": [choice]} for choice in choices)
+        raise OSError("peer closed connection")
+
+    protocol = ChatCompletions(Endpoint("lab", "m", "http://127.0.0.1:9/v1", None))
+    begun, ended = {"delta": {"content": "Hi"}}, {"delta": {}, "finish_reason": "stop"}
+    *_, reply = protocol._read(broken(begun, ended))
+    assert isinstance(reply, Whole)
+    assert reply.text == "Hi"
+    with pytest.raises(OSError, match="peer closed"):
+        list(protocol._read(broken(begun)))
 
 
 ITEM = {"type": "function_call", "id": "fc_1", "call_id": "a", "name": "bash"}
@@ -434,7 +449,7 @@ def test_a_run_takes_a_whole_reply_in_place_of_a_stream(agent, serve, api):
 
 
 def test_a_run_takes_a_stream_in_place_of_a_whole_reply(agent, serve):
-    server = serve([Raw(STREAM.encode(), "text/plain")])
+    server = serve([Raw(STREAM.encode(), "text/plain", headers={"content-encoding": "none"})])
     done = agent.use(server)("run", "x", "--set", "providers.openai-chat.stream=false")
     assert (done.returncode, done.stdout) == (0, "Hi\n"), done.stderr
 

@@ -32,7 +32,7 @@ from agentcli.messages import (
 PICTURE = "data:image/png;base64,AA"
 CHAT, ITEMS, CLAUDE = ChatCompletions, Responses, AnthropicMessages
 OWN = {
-    CHAT: {"reasoning_content": "hm"},
+    CHAT: {"reasoning_content": "hm", "tool_calls": [{"extra_content": {"google": {}}}]},
     ITEMS: {"type": "reasoning", "id": "rs_1", "encrypted_content": "x", "summary": []},
     CLAUDE: {"type": "thinking", "thinking": "hm", "signature": "x"},
 }
@@ -279,6 +279,7 @@ REFUSALS = [
     (CHAT, 400, "invalid message content type: <nil>", "filled content", {"filled": {"content": ""}}),  # pydantic/pydantic-ai#5206
     (CHAT, 400, "Invalid value for 'content': expected a string, got null.", "filled content", {}),  # docker/docker-agent#63
     (CHAT, 422, {"detail": [{"type": "missing", "loc": ["body", "messages", 2, "content"], "msg": "Field required"}]}, "filled content", {}),  # lmstudio-ai/lmstudio-bug-tracker#261
+    (CHAT, 400, "Unrecognized request argument supplied: messages[2].tool_calls[0].extra_content", "returned extra_content", {"not_returned": ["extra_content"]}),  # of a call, after a change of gateway
     # Images
     (CHAT, 400, NO_VARIANT, "images", {"images": "none"}),  # rikkahub/rikkahub#1433
     (CHAT, 400, "Model do not support image input. Request id: 021788884720158619b169", "images", {"images": "none"}),  # anomalyco/opencode#47994

@@ -155,7 +155,9 @@ def test_a_variable_without_an_address_is_named():
         Providers({}, {"OLLAMA_HOST": "gpu:many"}).endpoint("ollama/m")
 
 
-@pytest.mark.parametrize("name", ["text-embedding-3-large", "nomic-embed-text", "BAAI/bge-m3"])
+@pytest.mark.parametrize(
+    "name", ["text-embedding-3-large", "nomic-embed-text", "BAAI/bge-m3", "all-minilm"]
+)
 def test_a_model_for_vectors_is_told_by_its_name(name):
     assert not chats(name)
     assert not chats("m", "embeddings")

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeGuard
 
-from agentcli.errors import LLMError, LLMErrorKind
+from agentcli.errors import AgentError, LLMError, LLMErrorKind
 from agentcli.events.progress import ReasoningDelta, TextDelta, ToolCallStarted
 from agentcli.llm.answers import refused_reply
 from agentcli.llm.openai_sdk import OpenAIProtocol, called_function, openai_usage
@@ -136,12 +136,14 @@ class ChatCompletions(OpenAIProtocol):
                 for call in message.tool_calls
             ]
             for call, members in zip(calls, beside, strict=False):
-                merge(call, members)
+                merge(call, self._returned(members))
             if not any(beside):
                 merge(calls[0], self.traits.stand_in)
             item["tool_calls"] = calls
-        returned = {n: v for n, v in kept.items() if n not in self.traits.not_returned}
-        return {**self.traits.filled, **item, **returned}
+        return {**self.traits.filled, **item, **self._returned(kept)}
+
+    def _returned(self, members: Mapping[str, Any]) -> dict[str, Any]:
+        return {n: v for n, v in members.items() if n not in self.traits.not_returned}
 
 
 def _images(message: Message) -> list[dict[str, Any]]:
@@ -309,7 +311,7 @@ def _read(chunks: Iterator[Mapping[str, Any]], origin: str) -> Iterator[StreamIt
 
 def _collect(chunks: Iterator[Mapping[str, Any]], collected: _Collected) -> Iterator[StreamItem]:
     answered = False
-    for chunk in chunks:
+    for chunk in _unbroken(chunks, collected):
         if not chunk:
             answered = True
             yield collected.reply(ended=True)
@@ -325,6 +327,20 @@ def _collect(chunks: Iterator[Mapping[str, Any]], collected: _Collected) -> Iter
         yield StillAlive(idle=True)
     if not answered:
         yield collected.reply(ended=False)
+
+
+def _unbroken(
+    chunks: Iterator[Mapping[str, Any]], collected: _Collected
+) -> Iterator[Mapping[str, Any]]:
+    """Yield `chunks`. A connection that breaks behind the reason why the reply ended costs nothing
+    of the reply."""
+    try:
+        yield from chunks
+    except AgentError:
+        raise
+    except Exception:
+        if not collected.finish:
+            raise
 
 
 def parse_reply(data: Mapping[str, Any], origin: str) -> Reply:
