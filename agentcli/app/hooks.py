@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -12,6 +11,7 @@ from pathlib import Path
 
 from agentcli.app.configuration.places import user_file
 from agentcli.app.sandbox import Containment, with_readable
+from agentcli.files.private import remove_tree
 from agentcli.hooks.runner import HOOK_MARK, HookRunner
 from agentcli.hooks.session_hooks import Hook, SessionHooks
 from agentcli.sandbox.selection import Sandbox
@@ -104,7 +104,7 @@ class _Copy:
     @cached_property
     def _folder(self) -> Path:
         """The folder of the copy, which is made on first use."""
-        shutil.rmtree(self._place, ignore_errors=True)
+        remove_tree(self._place)
         self._place.mkdir(mode=0o700)
         for name, data in self._project_hooks.files.items():
             path = self._place / Path(name).relative_to(HOOK_FOLDER)

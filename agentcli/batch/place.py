@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import secrets
@@ -126,7 +127,10 @@ class TaskPlace:
             check_out(self._git, Path(self._order.mirror), self._order.commit, self.workspace)
             return
         source = Path(self._order.task.workspace or "")
-        shutil.copytree(source, self.workspace, symlinks=True, ignore=self._left_out)
+        try:
+            shutil.copytree(source, self.workspace, symlinks=True, ignore=self._left_out)
+        except RecursionError as error:
+            raise OSError(errno.ENAMETOOLONG, "its folders are nested too deeply") from error
         if not (self.workspace / GIT).exists():
             # Without a repository of its own it would be part of the one that the batch is in.
             begin_repository(self._git, self.workspace)

@@ -46,6 +46,7 @@ from agentcli.checkpoints.trees import (
     Trees,
     with_parents,
 )
+from agentcli.files.rooted_folder import walk
 
 _CACHE = "scan"
 _ONE_BY_ONE = 100
@@ -254,11 +255,12 @@ class SnapshotTaker:
         return Scan(found.started_ns, found.raw + more.raw, unreadable)
 
     def _regenerable(self) -> Iterator[bytes]:
-        top = os.fsencode(self.place.root)
-        for folder, names, _ in os.walk(top):
-            for name in REGENERABLE.intersection(names):
-                yield (folder + b"/" + name).removeprefix(top + b"/")
-            names[:] = [n for n in names if n not in REGENERABLE and n != REPOSITORY]
+        for folder, names, _ in walk(self.place.root):
+            can_be_made_again = {name for name in names if os.fsencode(name) in REGENERABLE}
+            for name in can_be_made_again:
+                yield os.fsencode((folder / name).relative_to(self.place.root))
+            left_out = {*can_be_made_again, os.fsdecode(REPOSITORY)}
+            names[:] = [name for name in names if name not in left_out]
 
     def _extra(self, kept: Collection[bytes]) -> frozenset[bytes]:
         """Return the records of `kept` paths, which a scan doesn't see."""

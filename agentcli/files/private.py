@@ -19,7 +19,7 @@ _LOCK_S = 5.0
 _LOCK_PAUSE_S = 0.01
 WRITABLE_BY_OTHERS = 0o022
 """Bits of a file's mode."""
-_REMOVAL_S = 10.0
+REMOVAL_S = 10.0
 """A process that is still alive there could go on filling the folder forever."""
 _ALL_TO_OWNER = 0o700
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -237,35 +237,66 @@ def try_lock(lock: int) -> bool:
 # --- removing -----------------------------------------------------------------------------------
 
 
-def remove_tree(folder: Path) -> None:
-    """Remove `folder` and everything in it, as far as possible, without following symlinks."""
+def remove_tree(folder: Path, limit_s: float = REMOVAL_S) -> None:
+    """Remove `folder` and everything in it, as far as possible within `limit_s` seconds, without
+    following symlinks."""
     with suppress(OSError):
         top = entered(folder)
         try:
-            empty_folder(top)
+            empty_folder(top, limit_s)
         finally:
             os.close(top)
         folder.rmdir()
 
 
-def empty_folder(top: int) -> None:
-    """Remove everything in the open folder `top`, as far as possible, without following symlinks.
+def empty_folder(top: int, limit_s: float = REMOVAL_S) -> None:
+    """Remove everything in the open folder `top`, as `remove_tree` does. What is mounted there from
+    another file system is not entered.
 
     Commands may nest folders more deeply than a path, the stack or the table of open files allows,
-    so each inner folder is moved up to the top before it is removed.
+    so only the innermost is open, and each must still be in the one from which it was entered.
     """
-    deadline = time.monotonic() + _REMOVAL_S
-    while _emptied_some(top) and time.monotonic() < deadline:
-        pass
+    deadline = time.monotonic() + limit_s
+    device = os.fstat(top).st_dev
+    here = os.dup(top)
+    trail: list[tuple[tuple[int, int], str]] = []
+    waiting = [_files_removed(here, deadline)]
+    try:
+        while time.monotonic() < deadline:
+            if waiting[-1]:
+                name = waiting[-1].pop()
+                with suppress(OSError):
+                    inner = entered(name, here, device)
+                    trail.append((_identity(here), name))
+                    os.close(here)
+                    here = inner
+                    waiting.append(_files_removed(here, deadline))
+            elif not trail:
+                return
+            else:
+                waiting.pop()
+                before, name = trail.pop()
+                above = os.open("..", _FOLDER, dir_fd=here)
+                os.close(here)
+                here = above
+                if _identity(here) != before:
+                    return
+                with suppress(OSError):
+                    os.rmdir(name, dir_fd=here)
+    finally:
+        os.close(here)
 
 
-def entered(name: Path | str | bytes, folder: int | None = None) -> int:
-    """Open a folder, relative to the open `folder` if that is given, so that it can be emptied or
-    moved, whatever its mode forbids its owner. Raises OSError, also for a symlink."""
-    mode = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
-    if mode & _ALL_TO_OWNER != _ALL_TO_OWNER and stat.S_ISDIR(mode):
+def entered(name: Path | str | bytes, folder: int | None = None, device: int | None = None) -> int:
+    """Open a folder, relative to the open `folder` if that is given, so that it can be emptied,
+    whatever its mode forbids its owner. Raises OSError, also for a symlink, and for one that is not
+    on the `device` if that is given."""
+    info = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    if device not in (None, info.st_dev):
+        raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+    if info.st_mode & _ALL_TO_OWNER != _ALL_TO_OWNER and stat.S_ISDIR(info.st_mode):
         with suppress(OSError):
-            chmod_in(folder, name, stat.S_IMODE(mode) | _ALL_TO_OWNER)
+            chmod_in(folder, name, stat.S_IMODE(info.st_mode) | _ALL_TO_OWNER)
     return os.open(name, _FOLDER, dir_fd=folder)
 
 
@@ -283,39 +314,19 @@ def chmod_in(folder: int | None, name: Path | str | bytes, mode: int) -> None:
         os.close(descriptor)
 
 
-def _emptied_some(top: int) -> bool:
-    """Return whether anything in `top` could be removed or moved."""
-    done = False
-    for entry in _entries(top):
-        with suppress(OSError):
-            if entry.is_dir(follow_symlinks=False):
-                done |= _move_up(entry.name, top)
-                os.rmdir(entry.name, dir_fd=top)
-            else:
-                os.unlink(entry.name, dir_fd=top)
-            done = True
-    return done
-
-
-def _move_up(name: str, top: int) -> bool:
-    """Move or delete the contents of the folder `name` in `top`; return whether any could be."""
-    done = False
-    inner = entered(name, top)
-    try:
-        for entry in _entries(inner):
+def _files_removed(folder: int, deadline: float) -> list[str]:
+    """Remove what is no folder, and return the names of the folders."""
+    with os.scandir(folder) as found:
+        entries = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in found]
+    for name, is_folder in entries:
+        if time.monotonic() > deadline:
+            break
+        if not is_folder:
             with suppress(OSError):
-                if entry.is_dir(follow_symlinks=False):
-                    # A folder that its owner may not write to can't be moved.
-                    os.close(entered(entry.name, inner))
-                    os.rename(entry.name, os.urandom(16).hex(), src_dir_fd=inner, dst_dir_fd=top)
-                else:
-                    os.unlink(entry.name, dir_fd=inner)
-                done = True
-    finally:
-        os.close(inner)
-    return done
+                os.unlink(name, dir_fd=folder)
+    return [name for name, is_folder in entries if is_folder]
 
 
-def _entries(folder: int) -> list[os.DirEntry[str]]:
-    with os.scandir(folder) as entries:
-        return list(entries)
+def _identity(folder: int) -> tuple[int, int]:
+    info = os.fstat(folder)
+    return info.st_dev, info.st_ino

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+_DEEPEST = 1_000
 _OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -26,10 +29,24 @@ class RootedFolder:
         above, _, name = path.rpartition(b"/")
         if name in (b"", b".", b"..") or path.startswith(b"/"):
             raise _outside()
-        if self._open is None or self._open[0] != above:
+        return self.folder(above), name
+
+    def folder(self, path: bytes) -> int:
+        """Return the folder at `path`, open until another is requested."""
+        if self._open is None or self._open[0] != path:
+            opened = self._open_folder(path)
             self.forget()
-            self._open = (above, self._open_folder(above))
-        return self._open[1], name
+            self._open = (path, opened)
+        return self._open[1]
+
+    def inner(self, name: bytes) -> int:
+        """Return the folder `name` in the folder that was requested last, in its place."""
+        assert self._open is not None
+        path = self._open[0] + b"/" + name if self._open[0] else name
+        opened = self._enter(self._open[1], name, path)
+        self.forget()
+        self._open = (path, opened)
+        return opened
 
     def open(self, path: bytes, flags: int) -> int:
         folder, name = self.place(path)
@@ -64,6 +81,58 @@ class RootedFolder:
             if error.errno == errno.ELOOP:  # what macOS says of a symlink
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR)) from error
             raise
+
+
+def walk(
+    top: Path, on_error: Callable[[OSError], object] = lambda error: None
+) -> Iterator[tuple[Path, list[str], list[str]]]:
+    """Yield each folder, and the names of the folders and of everything else in it, as `os.walk`
+    does: the caller may remove folders, and links to folders are among them, but not followed.
+
+    Commands may nest folders more deeply than the stack or a path allows. Those below
+    `_DEEPEST` others are left out.
+    """
+    try:
+        tree = RootedFolder(top)
+    except OSError as error:
+        on_error(error)
+        return
+    with contextlib.closing(tree):
+        waiting, opened = [("", 0)], ""
+        while waiting:
+            below, depth = waiting.pop()
+            above, _, name = below.rpartition("/")
+            try:
+                if below and above == opened:
+                    handle = tree.inner(os.fsencode(name))
+                else:
+                    handle = tree.folder(os.fsencode(below))
+                opened = below
+                folders, links, others = _listed(handle)
+            except OSError as error:
+                on_error(error)
+                continue
+            yield top / below, folders, others
+            if depth < _DEEPEST:
+                inner = (name for name in reversed(folders) if name not in links)
+                waiting += [(f"{below}/{name}" if below else name, depth + 1) for name in inner]
+
+
+def _listed(folder: int) -> tuple[list[str], set[str], list[str]]:
+    """Return what is in a folder: folders and links to some, those links, everything else."""
+    folders: list[str] = []
+    links: set[str] = set()
+    others: list[str] = []
+    with os.scandir(folder) as found:
+        for entry in found:
+            is_folder = False
+            # A link may lead to what can't be looked at.
+            with contextlib.suppress(OSError):
+                is_folder = entry.is_dir()
+            (folders if is_folder else others).append(entry.name)
+            if entry.is_symlink():
+                links.add(entry.name)
+    return folders, links, others
 
 
 def _outside() -> OSError:

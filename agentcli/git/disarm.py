@@ -25,6 +25,7 @@ from agentcli.files.git_layout import (
 )
 from agentcli.files.names import display_path
 from agentcli.files.opening import opened_below, opened_folder
+from agentcli.files.rooted_folder import walk
 from agentcli.files.set_id import clear_set_id, hands_down_its_group
 from agentcli.git.config_files import Setting, is_harmless, sanitize_config
 from agentcli.git.control_files import MOST_NAMES
@@ -100,7 +101,7 @@ def inventory(roots: Sequence[Path], since_ns: int) -> Inventory:
 
 def _fresh(path: Path, since_ns: int) -> Iterator[EntryVersion]:
     names = [str(path)]
-    for folder, folders, files in os.walk(path):
+    for folder, folders, files in walk(path):
         folders[:] = [name for name in folders if name not in DATA_FOLDERS]
         names += [os.path.join(folder, name) for name in (*folders, *files)]  # noqa: PTH118
     for name in names:

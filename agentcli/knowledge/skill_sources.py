@@ -13,6 +13,7 @@ from typing import NoReturn
 from agentcli.errors import UsageError, os_error_text
 from agentcli.files.bounded_files import UnreadableText, read_bounded
 from agentcli.files.private import open_regular, remove_tree
+from agentcli.files.rooted_folder import walk
 from agentcli.knowledge.front_matter import parse
 from agentcli.knowledge.skills import SKILL_FILE, TEXT_SUFFIXES, skill_name
 
@@ -110,7 +111,7 @@ def find_sources(root: Path) -> list[SkillSource]:
 
 def _skill_folders(root: Path) -> Iterator[Path]:
     """Yield the folders with a SKILL.md, except those inside the folder of another skill."""
-    for seen, (place, folders, files) in enumerate(os.walk(root)):
+    for seen, (place, folders, files) in enumerate(walk(root)):
         if seen >= _MOST_FOLDERS:
             raise UsageError(f"{root} has too many folders to search", hint="name a folder in it")
         if SKILL_FILE in files:
@@ -140,7 +141,7 @@ def _files(root: Path) -> Iterator[SourceFile]:
     """Yield the files below `root`. Raises UsageError for anything but files and folders: a link
     may lead anywhere on this machine, and a pipe has no content."""
     count = 0
-    for place, folders, files in os.walk(root, onerror=_refuse):
+    for place, folders, files in walk(root, _refuse):
         folders[:] = [name for name in folders if name not in _LEFT_OUT]
         for entry in (*folders, *(name for name in files if name not in _LEFT_OUT)):
             path = Path(place, entry)

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Literal
 
 from agentcli.files.bounded_files import UnreadableText, nothing_against, read_bounded
+from agentcli.files.rooted_folder import walk
 from agentcli.knowledge.definition_files import split_arguments
 from agentcli.knowledge.front_matter import FrontMatter, parse
 from agentcli.knowledge.instructions import shown_path
@@ -182,7 +183,7 @@ def files_below(folder: Path, most: int) -> list[str]:
     not followed and count as files."""
     found: list[str] = []
     left = most
-    for place, folders, files in os.walk(folder):
+    for place, folders, files in walk(folder):
         folders.sort()
         links = [name for name in folders if Path(place, name).is_symlink()]
         left -= len(folders) + len(files)

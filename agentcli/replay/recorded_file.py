@@ -15,6 +15,7 @@ from typing import Any, BinaryIO
 from agentcli.errors import SessionError
 from agentcli.files.folder_writer import FolderWriter
 from agentcli.files.private import read_regular
+from agentcli.files.rooted_folder import walk
 
 _USUAL = 0o644
 _OF_FOLDERS = 0o755
@@ -99,8 +100,7 @@ def _stays_inside(path: str) -> bool:
 def files_below(top: Path) -> Iterator[RecordedFile]:
     """Yield the files and symlinks in `top` in the order of their names, and folders that are empty
     or have an unusual mode. Special files are left out. Raises OSError."""
-    for parent, folders, names in os.walk(top):
-        here = Path(parent)
+    for here, folders, names in walk(top):
         folders.sort()
         if here != top:
             mode = stat.S_IMODE(here.lstat().st_mode)

@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from agentcli.files.access_scope import TMP
+from agentcli.files.rooted_folder import walk
 
 _MOST_ENTRIES = 2_000
 _OF_TOOLS = re.compile(
@@ -45,9 +46,9 @@ def _is_hollow(entry: os.DirEntry[str]) -> bool:
     if not entry.is_dir(follow_symlinks=False):
         return False
     seen = 0
-    for parent, _, names in os.walk(entry.path):
+    for parent, _, names in walk(Path(entry.path)):
         for name in names:
             seen += 1
-            if seen > _MOST_ENTRIES or os.lstat(Path(parent, name)).st_size:
+            if seen > _MOST_ENTRIES or (parent / name).lstat().st_size:
                 return False
     return True

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import shutil
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import fields, replace
@@ -31,6 +30,7 @@ from agentcli.events.observations import (
     ReplyDiscardedObservation,
 )
 from agentcli.events.progress import ReasoningDelta, TextDelta, ToolOutput
+from agentcli.files.private import remove_tree
 from agentcli.interrupts import shield
 from agentcli.sessions.event_log import EventLog
 from agentcli.sessions.library import store_of
@@ -108,7 +108,7 @@ class Session:
         with ExitStack() as undo:
             lock = store.create()
             # Only now is the folder ours to remove: before, it may have been someone else's.
-            undo.callback(shutil.rmtree, folder, ignore_errors=True)
+            undo.callback(remove_tree, folder)
             undo.enter_context(lock)
             undo.callback(store.remove)
             try:
@@ -270,7 +270,7 @@ class Session:
 
     def discard(self) -> None:
         """Close the session and, as far as the disk allows, delete everything of it."""
-        shutil.rmtree(self.folder, ignore_errors=True)
+        remove_tree(self.folder)
         with suppress(SessionError):
             self._store.remove()
         self._store.close()

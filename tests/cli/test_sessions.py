@@ -395,3 +395,30 @@ def test_every_command_has_help_and_no_heavy_import_at_the_start(agent):
         [agent.command[0], "-c", program], capture_output=True, text=True, env={**os.environ}
     )
     assert done.stdout == "\n", done.stderr
+
+
+def test_deep_folders_of_a_session_stop_no_command(agent, serve):
+    """Neither listing and removing the session, nor what comes after."""
+    nest = "import os\nfor _ in range(1200): os.mkdir('d'); os.chdir('d')"
+    command = f'cd "$TMPDIR" && mkdir -m 0 closed && python3 -c "{nest}"; touch /tmp/left'
+    agent.use(serve([Reply("", [Call("bash", {"command": command})]), Reply("Done.")]))
+    done = agent("run", "--yolo", "nest")
+    assert (done.returncode, done.stdout) == (0, "Done.\n"), done.stderr
+    [session] = agent.sessions
+    dry = agent("sessions", "prune", "--keep", "0", "--dry-run")
+    assert (dry.returncode, session.name in dry.stdout) == (0, True), dry.stderr
+    gone = agent("sessions", "rm", "--yes", session.name)
+    assert gone.returncode == 0, gone.stderr
+    assert agent.sessions == []
+    assert list((agent.home / "state" / "sessions.scrap").iterdir()) == []
+    assert agent("sessions", "list").returncode == 0
+
+
+def test_upkeep_that_fails_is_logged_and_stops_no_command(agent, serve):
+    left = agent.home / "state" / "sessions.scrap" / "copy-00000000"
+    left.mkdir(parents=True)
+    (left / "draft.json").write_text("[" * 100_000)
+    done = agent.use(serve([Reply("Done.")]))("run", "do it")
+    assert (done.returncode, done.stdout) == (0, "Done.\n"), done.stderr
+    assert "internal error" not in done.stderr
+    assert "RecursionError" in (agent.home / "state" / "log").read_text()

@@ -137,7 +137,7 @@ def test_a_fork_leaves_nothing_half_made(target):
                 fork(walk.home, walk.session.folder, None, folder)
 
             went_on = killed_at(at, copy)
-            sweep(home)
+            sweep(home, pytest.fail)
             sessions = sorted(path.name for path in (home / "sessions").iterdir())
             assert list((home / "sessions.scrap").glob("[0-9]*")) == []
             assert not [p for p in walk.workspace.parent.rglob(".*-*") if "work" not in p.parts]

@@ -266,7 +266,7 @@ def test_an_import_that_was_killed_before_it_had_its_folder_is_finished(folder, 
     assert contents(imported) == ["hi"]
     (imported / "outputs" / "1.log").write_text("in full")
     imported.rename(home / "sessions.scrap" / f"{imported.name}-0123abcd")
-    assert sweep(home) == []
+    assert sweep(home, pytest.fail) == []
     assert (imported / "outputs" / "1.log").read_text() == "in full"
 
 

@@ -355,7 +355,7 @@ def test_what_a_killed_import_leaves_is_swept_up(tmp_path, kept_in):
     session_folder(left, message())
     foreign = tmp_path / "sessions.scrap" / "notes"
     foreign.mkdir()
-    assert sweep(tmp_path) == []
+    assert sweep(tmp_path, pytest.fail) == []
     assert not left.exists()
     assert foreign.exists()
 
@@ -363,7 +363,7 @@ def test_what_a_killed_import_leaves_is_swept_up(tmp_path, kept_in):
 def test_an_import_that_is_going_on_is_not(tmp_path):
     with staging(tmp_path, SECOND) as staged:
         session_folder(staged / "sub", message())
-        assert sweep(tmp_path) == []
+        assert sweep(tmp_path, pytest.fail) == []
         assert staged.exists()
     assert (tmp_path / "sessions" / SECOND / "sub").exists()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -18,6 +17,7 @@ from agentcli.events.actions import RewindAction, is_user_message
 from agentcli.events.observations import CheckpointObservation, SessionStartedObservation
 from agentcli.files.names import is_generated, size_text
 from agentcli.files.private import replace_atomically
+from agentcli.files.rooted_folder import walk
 from agentcli.git.safe import ENVIRONMENT, command
 from agentcli.replay.recorded_file import RecordedFile, files_below, recorded
 from agentcli.replay.recording import RecordingHeader, recording_lines
@@ -101,8 +101,8 @@ class _Recorder:
         )
 
     def _files(self) -> Iterator[RecordedFile]:
-        walk = os.walk(self._copy.top)
-        repositories = [Path(parent) / ".git" for parent, folders, _ in walk if ".git" in folders]
+        every = walk(self._copy.top)
+        repositories = [parent / ".git" for parent, folders, _ in every if ".git" in folders]
         bare = [folder for folder in repositories if not self._is_clean(folder)]
         for file in files_below(self._copy.top):
             place = self._copy.top / file.path
@@ -152,7 +152,7 @@ class _Recorder:
     def _is_clean(self, folder: Path) -> bool:
         """Whether the repository is small enough and has no secrets in its history."""
         shown = folder.relative_to(self._copy.top)
-        size = sum(file.lstat().st_size for file in folder.rglob("*") if file.is_file())
+        size = sum(file.lstat().st_size for file in _files_in(folder))
         if size > _GIT_BYTES:
             self._note(f"{shown} is not in the recording: it is too large, {size_text(size)}")
             return False
@@ -185,8 +185,8 @@ class _Recorder:
             return True
         plain = [
             file.read_bytes()
-            for file in folder.rglob("*")
-            if file.is_file() and "objects" not in file.relative_to(folder).parts
+            for file in _files_in(folder)
+            if "objects" not in file.relative_to(folder).parts
         ]
         texts = (data.decode(errors="surrogateescape") for data in (objects, *plain))
         return any(self._redactor.text(text) != text for text in texts)
@@ -229,3 +229,8 @@ def settings_of_recording(kept: Mapping[str, object]) -> Settings:
     is invalid."""
     found = {key: value for key, value in kept.items() if key in _RECORDED_SETTINGS}
     return Settings.model_validate(nested(found))
+
+
+def _files_in(folder: Path) -> Iterator[Path]:
+    places = (place / name for place, _, names in walk(folder) for name in names)
+    return (place for place in places if place.is_file())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from agentcli.checkpoints.pack_store import empty_pool
+from agentcli.cli.error_reporting import internal_error
 from agentcli.cli.places import home
 from agentcli.sessions.manage.staging import sweep
 from agentcli.sessions.recovery import unfinished_restore
@@ -11,8 +12,9 @@ from agentcli.ui.sanitize import printable, say_note
 
 
 def clean_up_interrupted_work() -> None:
-    """Remove what killed commands left half done, and report what became of it."""
-    for told in sweep(home()):
+    """Remove what killed commands left half done, and report what became of it. A failure of this
+    is logged, and stops nothing."""
+    for told in sweep(home(), internal_error):
         say_note(printable(told, multiline=False))
     empty_pool(home())
 

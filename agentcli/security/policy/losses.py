@@ -19,6 +19,7 @@ from stat import S_ISREG
 from agentcli.events import Action
 from agentcli.events.actions import CmdRunAction, IPythonRunCellAction, path_of
 from agentcli.files.access_scope import AccessScope, Coverage
+from agentcli.files.rooted_folder import walk
 from agentcli.security.commands.effects import (
     Effect,
     effects,
@@ -236,7 +237,7 @@ def _files(place: Path) -> Iterator[Path]:
     if place.is_symlink() or not place.is_dir():
         yield place
         return
-    for folder, _, names in os.walk(place):
+    for folder, _, names in walk(place):
         yield from (Path(folder, name) for name in names)
 
 

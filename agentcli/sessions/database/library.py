@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from sqlalchemy import Connection, insert, select
 from agentcli.errors import SessionError
 from agentcli.events import event_from_dict
 from agentcli.events.json_text import compact_json
+from agentcli.files.private import remove_tree
 from agentcli.sessions.database.address import parse_address
 from agentcli.sessions.database.connection import Database
 from agentcli.sessions.database.rows import event_row, state_columns, state_from_row
@@ -72,7 +72,7 @@ class DatabaseLibrary(Library):
                 _insert(connection, self.database.user, session_id, source)
         for name in FILE_NAMES:
             path = made / name
-            shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+            remove_tree(path) if path.is_dir() else path.unlink(missing_ok=True)
         keep_elsewhere(folder if folder.exists() else made, self.shown)
         put_in_place(made, folder)
 

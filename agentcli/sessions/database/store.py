@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
 from contextlib import ExitStack
 from itertools import takewhile
@@ -12,6 +11,7 @@ from typing import Any, Self
 from sqlalchemy import Text, cast, delete, insert, select
 
 from agentcli.errors import SessionError
+from agentcli.files.private import remove_tree
 from agentcli.sessions.database.connection import Database
 from agentcli.sessions.database.rows import parse_event, state_columns, state_from_row
 from agentcli.sessions.database.schema import EVENTS, SESSIONS
@@ -59,7 +59,7 @@ class DatabaseStore(Store):
         row = {"id": self.id, "user": self._database.user, "events": 0, "writer": 0}
         make_folder(self._folder)
         with ExitStack() as undo, writing_to(self._folder):
-            undo.callback(shutil.rmtree, self._folder, ignore_errors=True)
+            undo.callback(remove_tree, self._folder)
             keep_elsewhere(self._folder, self._database.address.shown)
             with self._database.writing() as connection:
                 connection.execute(insert(SESSIONS).values(**row, **state_columns(State())))

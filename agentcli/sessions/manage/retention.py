@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from agentcli.errors import SessionError, UsageError
+from agentcli.files.rooted_folder import walk
 from agentcli.sessions.library import store_of
 from agentcli.sessions.manage.staging import BEING_CREATED_S, force_rmtree, set_aside
 from agentcli.sessions.search.finder import SessionTree, session_states
@@ -18,6 +19,7 @@ from agentcli.sessions.state import State
 
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _BLOCK_BYTES = 512
+_REMOVAL_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -75,10 +77,10 @@ def size_of(folder: Path) -> int:
     """Return how many bytes removing `folder` would free; files with another hard link free
     none."""
     total = 0
-    for parent, folders, files in os.walk(folder):
+    for parent, folders, files in walk(folder):
         for name in (*folders, *files):
             with suppress(OSError):
-                status = (Path(parent) / name).lstat()
+                status = (parent / name).lstat()
                 if status.st_nlink == 1 or stat.S_ISDIR(status.st_mode):
                     total += status.st_blocks * _BLOCK_BYTES
     return total
@@ -116,6 +118,6 @@ def remove(home: Path, folder: Path) -> None:
         with store.lock():
             doomed = set_aside(home, folder, store.own_files())
             store.remove()
-            force_rmtree(doomed)
+            force_rmtree(doomed, _REMOVAL_S)
     except OSError as error:
         raise SessionError(f"session {folder.name} can't be removed: {error}") from error

@@ -5,19 +5,19 @@ command removes what a killed process left, or finishes it if only the renaming 
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
 import secrets
-import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from agentcli.errors import AgentError, SessionError
-from agentcli.files.private import dump_json, remove_tree
+from agentcli.files.private import REMOVAL_S, dump_json, remove_tree
 from agentcli.interrupts import shield
 from agentcli.sessions.file_library import SESSIONS
 from agentcli.sessions.library import library_of, store_of
@@ -32,6 +32,8 @@ _DOOMED = "gone-"
 """Name prefix of removed sessions."""
 BEING_CREATED_S = 60
 """A folder this young that has no lock may belong to a session that is just being created."""
+_UPKEEP_S = 1.0
+"""What a removal that a killed process left may take of a command's time; the next one goes on."""
 _DRAFT = "draft.json"
 _SCRATCH = "scratch"
 
@@ -120,17 +122,20 @@ def drafting(staged: Path, target: Path) -> Iterator[Path]:
         raise SessionError(f"{target} can't be created: {error.strerror}") from error
 
 
-def sweep(home: Path) -> list[str]:
-    """Remove or finish what killed processes left behind. Return what a user should know about
-    it."""
+def sweep(home: Path, failed: Callable[[Exception], object]) -> list[str]:
+    """Remove or finish what killed processes left behind. Return what a user should know about it.
+    What can't be removed stays for the next time; any other failure is told to `failed`."""
     try:
         left = [entry for entry in (home / _SCRAP).iterdir() if _is_ours(entry)]
     except OSError:
         return []
     told: list[str] = []
     for entry in left:
-        with suppress(OSError, AgentError), SessionLock(entry):
-            told += _swept(home, entry)
+        try:
+            with suppress(OSError, AgentError), SessionLock(entry):
+                told += _swept(home, entry)
+        except Exception as error:
+            failed(error)
     return told
 
 
@@ -148,28 +153,18 @@ def set_aside(home: Path, folder: Path, names: Sequence[str] | None = None) -> P
     return doomed
 
 
-def force_rmtree(folder: Path) -> None:
-    """Remove a tree, including folders whose permissions forbid it. Raises OSError."""
-    try:
-        shutil.rmtree(folder)
-    except FileNotFoundError:
-        return
-    except OSError:
-        for parent, folders, _ in os.walk(folder):
-            for name in folders:
-                path = Path(parent) / name
-                if not path.is_symlink():
-                    path.chmod(0o700)
-        shutil.rmtree(folder)
+def force_rmtree(folder: Path, limit_s: float = REMOVAL_S) -> None:
+    """Remove a tree, however deep, including folders whose permissions forbid it. Raises OSError if
+    something stays, also when the time is up."""
+    remove_tree(folder, limit_s)
+    if os.path.lexists(folder):
+        raise OSError(errno.ENOTEMPTY, "something in it can't be removed", str(folder))
 
 
 def _remove_used(folder: Path) -> None:
     """Remove whatever commands have created there, as far as possible."""
     with shield():
-        try:
-            force_rmtree(folder)
-        except (OSError, RecursionError):
-            remove_tree(folder)
+        remove_tree(folder)
 
 
 def _new_place(home: Path, name: str) -> Path:
@@ -192,14 +187,14 @@ def _swept(home: Path, entry: Path) -> Iterator[str]:
     if draft is None and named is not None and _is_adopted(home, entry, named[1]):
         library_of(home).adopt(entry, named[1])
     elif draft is None or named is None:
-        force_rmtree(entry)
+        force_rmtree(entry, _UPKEEP_S)
     elif draft.whole and _can_be_put_in_place(draft):
         _put_in_place(draft)
         library_of(home).adopt(entry, named[1])
         yield f"finished the copy {named[1]}, which had been interrupted; its files: {draft.target}"
     else:
-        force_rmtree(Path(draft.folder))
-        force_rmtree(entry)
+        force_rmtree(Path(draft.folder), _UPKEEP_S)
+        force_rmtree(entry, _UPKEEP_S)
         yield f"removed the unfinished copy {draft.target}, which had been interrupted"
 
 
