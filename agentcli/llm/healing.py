@@ -385,7 +385,8 @@ def _schema(refusal: _Refusal) -> Iterator[Remedy]:
         told = f"tools are described without {', '.join(named)} here"
         unwanted = [*traits.unwanted_keywords, *named]
         yield Remedy(f"schema {' '.join(named)}", told, {"unwanted_keywords": unwanted})
-    elif refusal.says("schema|grammar"):
+    # A grammar of the user's own has nothing to do with tools' schemas.
+    elif refusal.says("schema|(?<!custom )grammar"):
         told = "tools are described in the simplest form of schema here"
         yield Remedy("simple schema", told, {"schema": "gemini"})
 

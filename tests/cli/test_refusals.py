@@ -176,3 +176,17 @@ def test_what_a_condensation_keeps_goes_without_its_bound_thinking(agent, serve,
     *_, begun, ended = server.requests
     assert b'"type":"thinking"' not in begun.raw.partition(b'"messages"')[2]
     assert ended.raw.partition(b'"messages"')[2].count(b'"type":"thinking"') == 1
+
+
+def test_what_the_users_own_members_cause_is_left_to_the_user(agent):
+    grammar = "providers.llamacpp.extra_body={grammar = 'root ::= \"a\"'}"
+    run = ("run", "-m", "llamacpp/m", "--set", grammar)
+    with ModelServer([Reply("Done.")], provider="llamacpp") as server:
+        agent.env[address_variable("llamacpp")] = server.base_url
+        done = agent(*run, "do it")
+        in_text = agent(*run, "--set", "providers.llamacpp.tool_format=text", "do it")
+    assert (done.returncode, in_text.stdout) == (4, "Done.\n")
+    assert "Cannot use custom grammar constraints with tools." in done.stderr
+    assert "simplest form" not in done.stderr
+    assert not (agent.home / "state" / "endpoints").exists()
+    assert len(server.violations) == 1

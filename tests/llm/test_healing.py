@@ -351,6 +351,7 @@ NOT_HEALED = [
     (CHAT, 400, "Invalid model name passed in model=m. Call `/v1/models` to view available models"),
     (CLAUDE, 400, "prompt is too long: 210000 tokens > 200000 maximum"),
     (CHAT, 400, "This model's maximum context length is 8192 tokens. However, your messages resulted in 9000 tokens."),
+    (CHAT, 400, "Cannot use custom grammar constraints with tools."),
     (CHAT, 503, "Loading model"),
     (CHAT, 500, "The server had an error. Please include the request ID req_1 and store it."),
     (CLAUDE, 529, "Overloaded"),

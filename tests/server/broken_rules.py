@@ -151,6 +151,7 @@ REFUSED = [
            {"tools": DROP, "tool_choice": DROP, "parallel_tool_calls": DROP}),
     Broken("ollama", "no-tools", "does not support tools"),
     Broken("llamacpp", "no-jinja", "requires --jinja", status=500),
+    Broken("llamacpp", "m", "custom grammar", {"grammar": "root ::= \"a\""}),
     Broken("vllm", "no-parser", "requires --enable-auto-tool-choice"),
 ]  # fmt: skip
 """Refused with an error."""

@@ -63,8 +63,13 @@ def _no_jinja(asked: Asked) -> Iterator[str]:
         yield "tools param requires --jinja flag"
 
 
+def _two_grammars(asked: Asked) -> Iterator[str]:
+    if asked.body.get("tools") and asked.body.get("grammar"):
+        yield "Cannot use custom grammar constraints with tools."
+
+
 _LLAMACPP = Provider(
-    takes=_SAMPLING | {"chat_template_kwargs": mapping, "cache_prompt": boolean},
+    takes=_SAMPLING | {"chat_template_kwargs": mapping, "cache_prompt": boolean, "grammar": string},
     takes_in_replies={"reasoning_content": nullable(string)},
     ignores_unknown=True,
     keyless=True,
@@ -75,6 +80,11 @@ _LLAMACPP = Provider(
             models="no-jinja",
             status=500,
             kind="server_error",
+        ),
+        Rule(
+            _two_grammars,
+            "llama.cpp tools/server/server-common.cpp",
+            kind="invalid_request_error",
         ),
     ),
     style=Style(),
