@@ -21,6 +21,7 @@ HEADER_BYTES = 12
 _HEADER = struct.Struct(">4sII")
 _FIXED = {size: struct.Struct(f">10I{size}sH") for size in (20, 32)}
 _FLAGS = struct.Struct(">H")
+_EXTENDED_SIZES = {fixed.size + _FLAGS.size for fixed in _FIXED.values()}
 _NUMBER = struct.Struct(">I")
 _WORD = struct.Struct(">Q")
 _EXTENDED = 0x4000
@@ -118,6 +119,17 @@ class Entry(NamedTuple):
     def mode(self) -> bytes:
         return self.fixed[_MODE_AT : _MODE_AT + 4]
 
+    @property
+    def stage(self) -> int:
+        """Not 0 for a side of a conflict."""
+        return self.flags & _STAGE
+
+    @property
+    def flags(self) -> int:
+        at = len(self.fixed) - (4 if len(self.fixed) in _EXTENDED_SIZES else 2)
+        flags: int = _FLAGS.unpack_from(self.fixed, at)[0]
+        return flags
+
 
 @dataclass
 class Index:
@@ -168,19 +180,19 @@ def parsed_file(data: bytes, id_bytes: int) -> IndexFile | None:
     if data[:4] != b"DIRC" or not 2 <= int.from_bytes(data[4:8], "big") <= 4:
         return None
     found = IndexFile()
-    size = _FIXED[id_bytes].size
-    starts = []
-    at = HEADER_BYTES
+    places: list[tuple[int, int, bytes]] = []
     try:
-        for start, at, path in entries(data, id_bytes):  # noqa: B007 - the end of the last is used
-            until = start + size + (2 if data[start + size - 2] & _EXTENDED >> 8 else 0)
-            found.entries.append(Entry(data[start:until], path))
-            starts.append(start)
-        starts.append(at)
-        found.extensions = list(_extensions(data, at, id_bytes))
+        places.extend(entries(data, id_bytes))
+        starts = [start for start, _, _ in places] + [places[-1][1] if places else HEADER_BYTES]
+        found.extensions = list(_extensions(data, starts[-1], id_bytes))
         found.is_damaged = not _starts_agree(data, starts, found.extensions, id_bytes)
     except (struct.error, ValueError, IndexError):
         found.is_damaged = True
+    size = _FIXED[id_bytes].size
+    found.entries = [
+        Entry(data[start : start + size + (data[start + size - 2] >> 5 & 2)], path)
+        for start, _, path in places
+    ]
     return found
 
 
@@ -232,7 +244,7 @@ def _merged(base: list[Entry], own: list[Entry], bitmaps: bytes) -> list[Entry]:
         base[position] = Entry(own[number].fixed, base[position].path)
     kept = (entry for position, entry in enumerate(base) if position not in deleted)
     for entry in (*kept, *islice(own, len(replaced), None)):
-        merged[entry.path, _flags(entry.fixed) & _STAGE] = entry
+        merged[entry.path, entry.stage] = entry
     return [merged[key] for key in sorted(merged)]
 
 
@@ -259,20 +271,14 @@ def _bitmap(data: bytes, size: int) -> tuple[list[int], bytes]:
     return bits, data[12 + 8 * count :]
 
 
-def _flags(fixed: bytes) -> int:
-    """Return the flags of an entry, which end its fixed part unless more follow."""
-    at = len(fixed) - (4 if len(fixed) in (_FIXED[20].size + 2, _FIXED[32].size + 2) else 2)
-    flags: int = _FLAGS.unpack_from(fixed, at)[0]
-    return flags
-
-
 def index_data(index: Index, id_bytes: int) -> bytes:
     """Return a file with these entries, in one piece and without what git can find out again."""
     size = _FIXED[id_bytes].size
     version = 3 if any(len(entry.fixed) > size for entry in index.entries) else 2
     parts = [_HEADER.pack(b"DIRC", version, len(index.entries))]
-    for fixed, path in index.entries:
-        flags = _flags(fixed) & ~_LENGTH | min(len(path), _LENGTH)
+    for entry in index.entries:
+        fixed, path = entry
+        flags = entry.flags & ~_LENGTH | min(len(path), _LENGTH)
         start = fixed[: size - 2] + _FLAGS.pack(flags) + fixed[size:]
         parts += start, path, bytes(8 - (len(start) + len(path)) % 8)
     if index.is_sparse:

@@ -31,7 +31,9 @@ def _on_hfs(name: bytes) -> bytes:
 
 # Paths stand between NULs, so that one search goes through any number of them.
 _REFUSED = re.compile(
-    rb"[\0/\\](?:(?:\.git|git~1)[. ]*[\0/\\:]|(?<!\\)(?:\.{0,2}|" + _on_hfs(b".git") + rb")[\0/])",
+    rb"[\0/\\](?=[.g\0/\xe2\xef])(?:(?:\.git|git~1)[. ]*[\0/\\:]|(?<!\\)(?:\.{0,2}|"
+    + _on_hfs(b".git")
+    + rb")[\0/])",
     re.IGNORECASE,
 )
 _SHORTENED = rb"|".join(
@@ -51,7 +53,7 @@ def refused(entries: Sequence[Entry]) -> list[Entry]:
     found = dict.fromkeys(_refused_by_name(entries, special))
     # git writes one mode of gitlinks, but takes others for them too.
     found |= dict.fromkeys(e for e in special if e.kind == GITLINK and e.mode != GITLINK_MODE)
-    links = {entry.path for entry in special if entry.kind in (LINK, GITLINK)}
+    links = {e.path for e in special if e.kind in (LINK, GITLINK) and not e.stage}
     if links and links & _folders(entries):
         found |= dict.fromkeys(entry for entry in entries if links & _above(entry.path))
     return list(found)

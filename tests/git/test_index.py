@@ -87,8 +87,10 @@ def test_a_folder_outside_of_a_sparse_checkout_stays_one(repository):
     assert git(repository, "ls-files", "--sparse", "-tsz") == seen
 
 
-def _entry(path: bytes, *, mode: int = 0o100644, length: int | None = None) -> bytes:
-    flags = min(len(path), 0xFFF) if length is None else length
+def _entry(
+    path: bytes, *, mode: int = 0o100644, length: int | None = None, stage: int = 0
+) -> bytes:
+    flags = stage << 12 | (min(len(path), 0xFFF) if length is None else length)
     start = struct.pack(">10I20sH", *[0] * 6, mode, 0, 0, 0, b"1" * 20, flags)
     return start + path + bytes(8 - (len(start) + len(path)) % 8)
 
@@ -182,6 +184,7 @@ def test_nothing_is_taken_below_a_link_or_a_repository(repository):
     links = _entry(b"l", mode=0o120000), _entry(b"m", mode=0o160000)
     below = _entry(b"l/x"), _entry(b"m/n/x")
     odd = _entry(b"odd", mode=0x1234E1A4)
-    _forge(repository, _index(*links, *below, _entry(b"ll/x"), odd))
+    in_conflict = _entry(b"c", mode=0o120000, stage=2), _entry(b"c/x")
+    _forge(repository, _index(*links, *below, _entry(b"ll/x"), *in_conflict, odd))
     bad = {entry.path for entry in refused(_read(repository).entries)}
     assert bad == {b"l/x", b"m/n/x", b"odd"}
