@@ -61,7 +61,8 @@ def namespaces_installer(
             _start_loopback()
         _call(libc.mount, None, b"/", None, ctypes.c_ulong(_RECURSIVE | _RECEIVING), None)
         # Copied while they can still be written, as far as they can.
-        trees = [(path, _tree(libc, path)) for path in opened if path.exists()]
+        present = (path for path in opened if path.exists() and not path.is_symlink())
+        trees = [(path, _tree(libc, path)) for path in present]
         trees += [(place, _tree(libc, source)) for place, source in mounts.items()]
         trees += [(path, _tree(libc, path, read_only=True)) for path in again if path.exists()]
         _set_read_only(libc, _HERE, b"/")

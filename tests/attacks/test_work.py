@@ -172,6 +172,17 @@ while True:
 
 
 @every_layer
+def test_where_the_root_may_be_written_tmp_is_still_the_session_s(arena, layer):
+    place = arena(layer)
+    name = f"mine-{os.urandom(6).hex()}"
+    command = f"touch /tmp/{name} {place.outside}/made && echo WORKED"
+    run = place.run([Reply("", [Call("bash", {"command": command})]), END], "--add-dir", "/")
+    assert run.told == ["WORKED"], run.stderr
+    assert (place.outside / "made").exists()
+    assert list(place.home.glob(f"state/sessions/*/tmp/{name}"))
+
+
+@every_layer
 @needs("npm")
 def test_npm_init(arena, layer):
     place = arena(layer)
