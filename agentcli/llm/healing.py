@@ -43,9 +43,13 @@ _REASONING = (
     r"|encrypted.content.{0,5000}could not be (?:verified|decrypted)|invalid_encrypted_content"
     r"|bound to a different|blocks? in the latest assistant message cannot be modified"
     r"|without its required|items are not persisted|expected an id that begins with"
-    r"|cannot determine type of 'item'"
+    r"|cannot determine type of 'item'|(?<!_)signature\b.{0,40}(?:required|string|fail|expired)"
+    r"|blocks must match the parameters|redacted_thinking.? block|decrypt|duplicate item"
+    r"|input\[\d+\]\.summary|encrypted.content.{0,40}did not match|item with id\b.{0,80}not found"
 )
 """What servers say of opaque data that they can't read, or of items that are no longer together."""
+_OF_REASONING = r"thinking blocks?\b|encrypted_content|reasoning items?"
+"""What is named where it is refused in any other words."""
 _ACCOUNT = (LLMErrorKind.AUTH, LLMErrorKind.AUTH_PERMANENT, LLMErrorKind.CONTENT_POLICY)
 """Refusals of somebody or of what is said, not of a request's form."""
 _MISSING = (
@@ -192,6 +196,11 @@ def _opaque_reasoning(refusal: _Refusal) -> Iterator[Remedy]:
     if any(message.provider_data for message in refusal.request.messages):
         told = "the server can't verify earlier reasoning; going on without it"
         yield Remedy("reasoning", told, drops="reasoning")
+
+
+def _named_reasoning(refusal: _Refusal) -> Iterator[Remedy]:
+    if refusal.says(_OF_REASONING):
+        yield from _opaque_reasoning(refusal)
 
 
 def _messages(refusal: _Refusal) -> Iterator[Remedy]:
@@ -431,5 +440,6 @@ _RULES: Sequence[_Rule] = (
     _member,
     _system_role,
     _schema,
+    _named_reasoning,
 )
 """In the order in which they are asked: what names something particular first."""

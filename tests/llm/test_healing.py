@@ -266,6 +266,16 @@ REFUSALS = [
     (ITEMS, 400, {"error": {"message": "Bad request", "code": "invalid_encrypted_content"}}, "reasoning", {}),  # openai/codex#8119
     (ITEMS, 400, ORPHAN, "reasoning", {}),  # continuedev/continue#8933
     (ITEMS, 400, MIRRORED, "reasoning", {}),  # continuedev/continue#11994
+    (CLAUDE, 400, "***.***.***.***.***.signature: Field required", "reasoning", {}),  # ding113/claude-code-hub#489
+    (CLAUDE, 400, "messages.3.content.10: When providing `thinking` or `redacted_thinking` blocks, the blocks must match the parameters during the original request.", "reasoning", {}),  # anthropics/claude-code#2171
+    (CLAUDE, 400, "messages.1.content.0: Invalid data in `redacted_thinking` block", "reasoning", {}),
+    (CLAUDE, 400, "Thinking signature verification failed", "reasoning", {}),
+    (ITEMS, 400, "Encrypted content organization_id did not match the target organization.", "reasoning", {}),
+    (ITEMS, 400, "Failed to decrypt reasoning content", "reasoning", {}),
+    (ITEMS, 400, "Duplicate item found with id rs_1. Remove duplicate items from your input and try again.", "reasoning", {}),
+    (ITEMS, 404, "Item with id 'rs_1' not found.", "reasoning", {}),
+    (ITEMS, 400, "input[2]: reasoning items are not taken for this model", "reasoning", {}),
+    (ITEMS, 400, "Invalid 'input[1].summary': array too short. Expected an array with minimum length 1.", "reasoning", {}),
     (ITEMS, 404, NOT_STORED, "reasoning", {}),  # openai/openai-agents-js#546
     (ITEMS, 400, "Cannot determine type of 'item'", "reasoning", {}),  # ggml-org/llama.cpp#29159
     (CHAT, 400, "Unable to submit request because Thought signature is not valid.. Learn more", "reasoning", {}),  # NoeFabris/opencode-antigravity-auth#368
