@@ -45,6 +45,7 @@ MAY_IMPORT = {
     },
     "sessions": {
         *("errors", "extensions", "events", "files", "interrupts", "messages", "page", "system"),
+        "ui",
     },
     "memory": {"errors", "events", "extensions", "messages", "settings"},
     "knowledge": {"errors", "events", "files", "git", "settings", "system"},

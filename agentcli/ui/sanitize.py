@@ -55,6 +55,11 @@ def printable(text: str, *, multiline: bool = True, strict: bool = False) -> str
     return text
 
 
+def escaped_in_json(text: str) -> str:
+    """Return JSON that means the same, with nothing in it that a terminal acts on."""
+    return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
 def pasted_text(text: str, *, multiline: bool = True) -> str:
     """Return pasted text as `printable` does; terminals send carriage returns for its newlines."""
     return printable(text.replace("\r\n", "\n").replace("\r", "\n"), multiline=multiline)

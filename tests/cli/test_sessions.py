@@ -311,14 +311,15 @@ def test_export_and_import_carry_a_session(agent, serve, tmp_path):
     assert "```sh\necho hi\n```" in shown
 
 
-def test_exports_hold_no_keys_and_keep_their_letters(agent, add):
+def test_exports_hold_no_keys_and_no_escapes_and_keep_their_letters(agent, add):
     agent.env["DEPLOY_TOKEN"] = "correct-horse-battery"
     agent.env["LANG"] = "C"
-    add("20260101-000000-aaaa", "the token is correct-horse-battery, señor")
+    add("20260101-000000-aaaa", "the token is correct-horse-battery, señor \x1b[2J\x9b2J")
     for form in ("json", "jsonl", "markdown"):
         text = agent("sessions", "export", "20260101", "-f", form).stdout
         assert "horse" not in text
         assert "señor" in text
+        assert not {"\x1b", "\x9b"}.intersection(text)
 
 
 def test_a_damaged_session_exports_what_is_intact(agent, add):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,8 @@ from tests.sessions.test_index import FIRST, said, started
 from tests.strategies import histories
 
 SECRET = "correct-horse-battery"
+TERMINAL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+"""What a terminal acts on, or reorders text by."""
 HEADER_KEYS = [
     "format_version",
     "session_id",
@@ -198,9 +201,24 @@ def test_any_history_has_every_form(history):
     raw = {"id": 7, "timestamp": "2026-01-01T00:00:00Z", "action": "dream", "source": "agent"}
     newer = OpaqueEvent(id=7, timestamp=raw["timestamp"], raw=raw, source=Source.AGENT)
     events = [event_to_dict(event) for event in [*history, newer]]
-    assert json.loads("".join(exporter("json")(Trajectory(header, events)))) == {
-        **header,
-        "events": events,
-    }
-    for form in ("markdown", "html"):
-        assert "dream (from a newer version)" in "".join(exporter(form)(Trajectory(header, events)))
+    forms = {form: "".join(exporter(form)(Trajectory(header, events))) for form in EXPORTERS.all()}
+    assert json.loads(forms["json"]) == {**header, "events": events}
+    assert "dream (from a newer version)" in forms["markdown"]
+    assert "dream (from a newer version)" in forms["html"]
+    for form, text in forms.items():
+        assert not TERMINAL.search(text), form
+
+
+@pytest.mark.parametrize("form", ["html", "json", "jsonl", "markdown"])
+def test_a_terminal_acts_on_nothing_in_an_export(form):
+    """However it gets there: through a pipe, or from the file."""
+    evil = "`\x1b[2J`` \x1b]0;mine\x07 \x9b31m \r\b \u202e \x7f"
+    header = {**EMPTY, "title": evil, "name": evil, "workspace": evil}
+    events = [
+        MessageAction(content=f"# {evil}", source=Source.USER),
+        ToolCallAction(name=evil, raw_arguments=json.dumps({evil: [evil]})),
+        CmdOutputObservation(content=evil, cause=1),
+        FileWriteAction(path=evil, content=evil),
+    ]
+    text = "".join(exporter(form)(Trajectory(header, [event_to_dict(event) for event in events])))
+    assert not TERMINAL.search(text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, fields
@@ -12,6 +13,7 @@ from agentcli.events import event_to_dict
 from agentcli.messages import Usage
 from agentcli.sessions.session import SessionRecord, read_session
 from agentcli.sessions.stream_redactor import Redact
+from agentcli.ui.sanitize import escaped_in_json
 
 FORMAT_VERSION = 1
 
@@ -30,6 +32,11 @@ class Trajectory:
 
 Exporter = Callable[[Trajectory], Iterator[str]]
 """Yields the text of an export piece by piece."""
+
+
+def json_text(value: Any, indent: int | None = None) -> str:
+    """Return JSON with letters of every language as they are, and controls escaped."""
+    return escaped_in_json(json.dumps(value, ensure_ascii=False, indent=indent))
 
 
 def trajectory_of(record: SessionRecord, redact: Redact) -> Trajectory:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 
-from agentcli.sessions.transfer.export.base import Trajectory
+from agentcli.sessions.transfer.export.base import Trajectory, json_text
 
 
 def write(trajectory: Trajectory) -> Iterator[str]:
-    header = json.dumps(trajectory.header, ensure_ascii=False, indent=2)
+    header = json_text(trajectory.header, indent=2)
     yield header.removesuffix("\n}") + ',\n  "events": ['
     separator = "\n"
     for event in trajectory.events:
-        yield f"{separator}    {json.dumps(event, ensure_ascii=False)}"
+        yield f"{separator}    {json_text(event)}"
         separator = ",\n"
     yield "\n  ]\n}\n"
 

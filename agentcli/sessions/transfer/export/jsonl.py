@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 
-from agentcli.sessions.transfer.export.base import Trajectory
+from agentcli.sessions.transfer.export.base import Trajectory, json_text
 
 
 def write(trajectory: Trajectory) -> Iterator[str]:
     for line in (trajectory.header, *trajectory.events):
-        yield json.dumps(line, ensure_ascii=False) + "\n"
+        yield json_text(line) + "\n"
 
 
 EXPORTER = write

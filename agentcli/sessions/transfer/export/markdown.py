@@ -35,6 +35,7 @@ from agentcli.events.observations import (
     SessionStartedObservation,
 )
 from agentcli.sessions.transfer.export.base import Trajectory
+from agentcli.ui.sanitize import printable
 
 _SHORT_OUTPUT_LINES = 12
 _LONGEST_OUTPUT_LINES = 400
@@ -52,16 +53,26 @@ _NOTES = (
 
 
 def write(trajectory: Trajectory) -> Iterator[str]:
-    yield _heading(trajectory.header)
+    yield _heading(_readable(trajectory.header))
     speaker = ""
     for data in trajectory.events:
-        event = event_from_dict(data)
+        event = event_from_dict(_readable(data))
         blocks = list(_blocks(event))
         if blocks and (now := _speaker(event)) and now != speaker:
             speaker = now
             yield f"\n## {speaker}\n"
         for block in blocks:
             yield f"\n{block}\n"
+
+
+def _readable(value: Any) -> Any:
+    """Return the value with nothing in its texts that a terminal acts on: Markdown is read there
+    too, out of a pipe or a file. Done before fences are chosen, which it could shorten."""
+    if isinstance(value, str):
+        return printable(value)
+    if isinstance(value, dict):
+        return {_readable(key): _readable(inner) for key, inner in value.items()}
+    return list(map(_readable, value)) if isinstance(value, list) else value
 
 
 def _heading(header: dict[str, Any]) -> str:
