@@ -261,7 +261,8 @@ def _unpaired(messages: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def parts(body: dict[str, Any]) -> list[Part]:
-    """Tools, then each message's head and its content parts; a string is one text part."""
+    """Tools, then each message's head and its content parts. Text is compared by paragraphs, as a
+    model sees no difference between a string and parts."""
     found = [part(f"tools[{n}]", tool, _MARK) for n, tool in enumerate(body.get("tools") or [])]
     for where, message in OPENAI.items(body["messages"], "messages"):
         head = {key: value for key, value in message.items() if key != "content"}
@@ -269,7 +270,9 @@ def parts(body: dict[str, Any]) -> list[Part]:
         content = message.get("content") or []
         if isinstance(content, str):
             content = [{"type": "text", "text": content}]
-        found += [
-            part(place, item, _MARK) for place, item in OPENAI.items(content, f"{where}.content")
-        ]
+        for place, item in OPENAI.items(content, f"{where}.content"):
+            if item.keys() == {"type", "text"}:
+                found += [Part(place, paragraph) for paragraph in item["text"].split("\n\n")]
+            else:
+                found.append(part(place, item, _MARK))
     return found
