@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import resource
 import sys
 from typing import NoReturn
 
@@ -27,6 +28,8 @@ def main() -> NoReturn:
         make_plain()
     # From here on, no module is loaded from the folder in which the agent was started.
     programs.harden_process()
+    # The memory of this process holds keys, and its core could lie in the workspace.
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     if sys.argv[1:2] == ["__complete"]:
         from agentcli.cli.completion.complete import main as complete
 

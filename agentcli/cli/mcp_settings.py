@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,6 +9,7 @@ from typing import Annotated, Any
 from agentcli.app.configuration.config import load_settings
 from agentcli.app.configuration.places import PROJECT_FILE, user_file
 from agentcli.cli.options import option
+from agentcli.cli.places import resolved_target
 from agentcli.errors import ConfigError, UsageError, os_error_text
 from agentcli.files.private import read_regular, replace_durably
 from agentcli.mcp.servers_file import FILE, server_values, with_server
@@ -44,9 +44,9 @@ def origin_of(name: str, workspace: Path) -> str:
 def write_project(workspace: Path, name: str, server: Mapping[str, Any] | None) -> None:
     """Set the server in .mcp.json, or remove it. Raises ConfigError."""
     path = project_file(workspace)
-    text = with_server(_read(path), FILE, name, server)
     try:
-        replace_durably(Path(os.path.realpath(path)), text)
+        real = resolved_target(path)
+        replace_durably(real, with_server(_read(real), FILE, name, server))
     except OSError as error:
         raise ConfigError(f"{path} can't be written: {os_error_text(error)}") from error
 

@@ -127,11 +127,12 @@ def recorded(place: Path, path: str) -> RecordedFile | None:
     return None
 
 
-def write_below(top: Path, files: Iterable[RecordedFile]) -> None:
-    """Write these files below `top`, and nothing anywhere else: no symlink is followed, whoever
-    made it. What is there and not a folder makes way for one. Raises SessionError before anything
-    is written if they don't fit together, OSError."""
-    final = _fitting(files)
+def write_below(top: Path, files: Iterable[RecordedFile], workspace: Path) -> None:
+    """Write these files and the folder `workspace` below `top`, and nothing anywhere else: no
+    symlink is followed, whoever made it. What is there and not a folder makes way for one. Raises
+    SessionError before anything is written if they don't fit together, OSError."""
+    worked_in = str(workspace.relative_to(top))
+    final = _fitting(files, worked_in)
     modes: dict[bytes, int] = {}
     writer = FolderWriter(top)
     try:
@@ -140,8 +141,8 @@ def write_below(top: Path, files: Iterable[RecordedFile]) -> None:
             if not file.gone:
                 modes |= dict.fromkeys(_make_room(writer, path), _OF_FOLDERS)
             if file.is_folder:
-                writer.make_folder(path)
-                modes[path] = file.mode
+                if writer.make_folder(path) or name != worked_in:
+                    modes[path] = file.mode
                 continue
             writer.remove_all(path)
             if file.link is not None:
@@ -156,10 +157,13 @@ def write_below(top: Path, files: Iterable[RecordedFile]) -> None:
         raise OSError(f"{os.fsdecode(path)}: {why}")
 
 
-def _fitting(files: Iterable[RecordedFile]) -> dict[str, RecordedFile]:
+def _fitting(files: Iterable[RecordedFile], workspace: str) -> dict[str, RecordedFile]:
     """Return the last entry of each path. Raises SessionError if there is one below a path that is
-    then no folder."""
-    final = {file.path: file for file in files}
+    then no folder, or if the session's `workspace` is none: it would work elsewhere."""
+    final = {} if workspace == "." else {workspace: RecordedFile(workspace, mode=_OF_FOLDERS)}
+    final |= {file.path: file for file in files}
+    if workspace in final and not final[workspace].is_folder:
+        raise SessionError(f"its files can't be written: {workspace} is no folder to work in")
     for path, file in final.items():
         for above in PurePosixPath(path).parents:
             other = final.get(str(above))

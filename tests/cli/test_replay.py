@@ -373,6 +373,11 @@ def test_a_recording_of_a_stranger_writes_nothing_outside_its_folder(agent, serv
         agent("replay", str(path), "--model", agent.env["AGENT_MODEL"], "--dir", f"again{number}")
         assert list(tree(outside)) == before, attack
         assert not (agent.workspace / f"again{number}/.git/config").is_symlink()
+    header = {**json.loads(lines[0]), "root": "/r", "workspace": "/r/a/b"}
+    path.write_text("\n".join([json.dumps(header), json.dumps(link("a", outside)), *lines[1:]]))
+    for how in (["--verify"], ["--model", agent.env["AGENT_MODEL"], "--dir", "elsewhere"]):
+        assert "a/b lies below a, which is no folder" in agent("replay", str(path), *how).stderr
+    assert list(tree(outside)) == before
     bare = "x/y.git"
     attack = [
         text(f"{bare}/HEAD", "ref: refs/heads/main\n"),

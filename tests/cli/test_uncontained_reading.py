@@ -33,6 +33,12 @@ cd tr* && cat link/id_ed25519
 cd ~ && grep -r canary
 cd ~ && rg --hidden canary
 cd ~ && rg -f work/pattern
+grep -ftree/link/id_ed25519 a.txt
+grep -onftree/link/id_ed25519 a.txt
+rg -ftree/link/id_ed25519 a.txt
+git grep -ftree/link/id_ed25519
+file -mtree/link/id_ed25519 a.txt
+du -Xtree/link/id_ed25519 .
 /usr/bin/grep -r canary ~
 git diff ~ empty
 strings @names
@@ -49,6 +55,7 @@ diff -r --no-dereference tree empty
 diff a.txt b.txt
 grep -rn canary .
 grep -eREADME a.txt
+grep -fpattern a.txt
 rg canary
 rg -tpy -A 3 canary .
 cat /proc/cpuinfo

@@ -28,8 +28,11 @@ FILES = st.one_of(
 )
 
 
-@given(st.lists(st.lists(FILES, max_size=8), min_size=1, max_size=4))
-def test_nothing_is_written_outside_and_the_last_entry_of_a_path_counts(groups):
+@given(
+    st.lists(st.lists(FILES, max_size=8), min_size=1, max_size=4),
+    st.sampled_from(["", "a", "a/b"]),
+)
+def test_nothing_is_written_outside_and_the_last_entry_of_a_path_counts(groups, worked_in):
     with tempfile.TemporaryDirectory() as base:
         top, outside = Path(base, "top"), Path(base, "outside")
         for place in (top, outside / "a" / "b", outside / "c"):
@@ -41,12 +44,13 @@ def test_nothing_is_written_outside_and_the_last_entry_of_a_path_counts(groups):
             group = [with_target(file, outside) for file in group]
             inside = looked_at(top)
             try:
-                write_below(top, group)
+                write_below(top, group, top / worked_in)
             except SessionError:
                 assert looked_at(top) == inside
             else:
                 for file in {file.path: file for file in group}.values():
                     assert_is(top, file)
+                assert (top / worked_in).resolve(strict=True) == top.resolve() / worked_in
             assert looked_at(Path(base), besides=top) == before
 
 

@@ -114,11 +114,10 @@ def replay_copy_of_recording(
         workspace = header.workspace_in(top)
         try:
             top.mkdir()
-            write_below(top, recording.files)
-            workspace.mkdir(parents=True, exist_ok=True)
+            write_below(top, recording.files, workspace)
             store = _store(made, workspace, top)
             start = store.take().tree
-            events = list(_with_snapshots(recording, store, top, start))
+            events = list(_with_snapshots(recording, store, top, workspace, start))
         except OSError as error:
             raise SessionError(f"its files can't be written: {error}") from error
         if recording.changes:
@@ -183,13 +182,13 @@ def _of_one_workspace(events: Sequence[Event]) -> tuple[list[Event], list[str]]:
 
 
 def _with_snapshots(
-    recording: Recording, store: Checkpoints, top: Path, tree: str
+    recording: Recording, store: Checkpoints, top: Path, workspace: Path, tree: str
 ) -> Iterator[Event]:
     """Yield the recording's events with snapshots made for them in `store`; `tree` is the first."""
     for event in recording.events:
         if isinstance(event, CheckpointObservation | RewindAction) and event.tree:
             if changed := recording.changes.get(event.id):
-                write_below(top, changed)
+                write_below(top, changed, workspace)
                 tree = store.take().tree
             event = event.model_copy(update={"tree": tree})
         yield event

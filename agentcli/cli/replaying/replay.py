@@ -22,7 +22,7 @@ from agentcli.app.replay.replay_copy import (
 )
 from agentcli.app.replay.replay_tools import ReplayContext
 from agentcli.cli.builders import builder_for, redactor
-from agentcli.cli.places import here, named_file
+from agentcli.cli.places import here, named_file, resolved_target
 from agentcli.cli.sessions.selector import selected_session
 from agentcli.cli.sessions.upkeep import clean_up_interrupted_work
 from agentcli.cli.terminal import working
@@ -192,7 +192,7 @@ def record(
     """Write the recording and report it. `start` is the snapshot that the session began with; if
     empty, the session's first one is used. Raises SessionError."""
     containment = builder.containment(session.folder, attended=True)
-    place = target.parent.resolve() / target.name
+    place = resolved_target(target.parent) / target.name
     with working("writing the recording"):
         hooked = _has_hooks(builder)
         notes = write_recording(place, session, containment, redactor(), start, hooked=hooked)

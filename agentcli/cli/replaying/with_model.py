@@ -77,12 +77,11 @@ def _begin(recording: Recording, model: str, folder: Path | None) -> int:
         top.mkdir(parents=True, exist_ok=True)
         # The maker of a recording must not control what git runs here, now or later.
         files = (f for f in recording.files if not is_control_file(PurePosixPath(f.path).parts))
-        write_below(top, files)
+        workspace = recording.header.workspace_in(top)
+        write_below(top, files, workspace)
         with tempfile.TemporaryDirectory(prefix="agent-aside-") as aside:
             for finding in disarm_all(top, Path(aside)):
                 say_note(f"left out of the recording's files: {display_path(finding.path)}")
-        workspace = recording.header.workspace_in(top)
-        workspace.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise SessionError(f"its files can't be written: {error}") from error
     flags = Flags(model=model, folder=str(workspace), no_stdin=True)

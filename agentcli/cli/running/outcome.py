@@ -15,9 +15,10 @@ from agentcli import interrupts
 from agentcli.agent.ending import TurnResult
 from agentcli.cli.error_reporting import print_error
 from agentcli.cli.flags import Flags
+from agentcli.cli.places import write_to_named
 from agentcli.cli.running.notifying import notifier_of
 from agentcli.cli.running.summary import summarise_run
-from agentcli.errors import OutputError, SessionError, TurnInterrupted
+from agentcli.errors import OutputError, SessionError, TurnInterrupted, UsageError
 from agentcli.evidence.late import LateEvidence
 from agentcli.sessions.search.session_totals import SessionTotals
 from agentcli.sessions.session import Session, Subscriber
@@ -200,9 +201,12 @@ def is_pipe(stream: TextIO) -> bool:
 def _with_answer_written(summary: RunSummary, path: Path) -> RunSummary:
     """Write the answer to `path`; return the summary, with an error if that failed."""
     try:
-        path.write_text(summary.answer + "\n" if summary.answer else "", encoding="utf-8")
+        write_to_named(path, summary.answer + "\n" if summary.answer else "")
+    except UsageError as error:
+        problem = SessionError(f"the answer is not written: {error.message}")
     except OSError as error:
         problem = SessionError(f"{path} can't be written: {error.strerror}")
-        code = summary.exit_code or problem.exit_code
-        return replace(summary, status="error", error=problem.message, hint="", exit_code=code)
-    return summary
+    else:
+        return summary
+    code = summary.exit_code or problem.exit_code
+    return replace(summary, status="error", error=problem.message, hint="", exit_code=code)

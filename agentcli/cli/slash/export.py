@@ -14,7 +14,7 @@ from pathlib import Path
 
 from agentcli.cli.builders import redactor_for
 from agentcli.cli.conversation.conversation import Conversation
-from agentcli.cli.places import tilde_path, write_atomically
+from agentcli.cli.places import resolved_target, tilde_path, write_atomically
 from agentcli.cli.slash_command import SlashCommand
 from agentcli.errors import UsageError
 from agentcli.sessions.session import read_session
@@ -36,9 +36,7 @@ def export(conversation: Conversation, argument: str) -> None:
     path = Path(os.path.normpath(workspace / expanded(name or own_name)))
     if path.is_dir():
         path /= own_name
-    if path.is_relative_to(workspace) and os.path.realpath(path) != str(path):
-        # A command of the session may have left a link to a file that only the user may write.
-        raise UsageError(f"{tilde_path(path)} leads through a link", hint="choose another name")
+    resolved_target(path)
     if path.name != own_name and path.exists():
         raise UsageError(f"{tilde_path(path)} already exists", hint="choose another name")
     redact = redactor_for(conversation.builder)

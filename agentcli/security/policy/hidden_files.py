@@ -77,8 +77,16 @@ def _texts(part: SimpleCommand) -> set[str]:
     return {text for word in known for text in (word, word.partition("=")[2])} - {""}
 
 
+def _attached(part: SimpleCommand) -> Iterator[str]:
+    """Yield what may be a path at the end of a word of short options (-fFILE, -nfFILE)."""
+    for word in part.words[1:]:
+        if word and word.startswith("-") and not word.startswith("--"):
+            yield from (word[at:] for at in range(2, len(word)))
+
+
 def _named(part: SimpleCommand, here: Expander) -> list[Path]:
-    return [place for text in _texts(part) for place in here.literal(text).places]
+    texts = (*_texts(part), *_attached(part))
+    return [place for text in texts for place in here.literal(text).places]
 
 
 def _matching(part: SimpleCommand, here: Expander, scope: AccessScope) -> Iterator[Path]:

@@ -23,7 +23,7 @@ from agentcli.app.policy.rules import settings_rules
 from agentcli.cli.builders import builder_for
 from agentcli.cli.error_reporting import print_error
 from agentcli.cli.options import argument, option
-from agentcli.cli.places import here
+from agentcli.cli.places import here, resolved_target
 from agentcli.errors import ConfigError, UsageError
 from agentcli.settings import Settings
 from agentcli.system.programs import user_environ
@@ -43,7 +43,7 @@ def set_(
     if project and name == STORE:
         raise UsageError(f"a project can't set {STORE}", hint="leave out --project")
     parsed = _check(name, parsed)
-    path = here() / PROJECT_FILE if project else user_file(environ)
+    path = resolved_target(here() / PROJECT_FILE) if project else user_file(environ)
     set_in_file(path, name, parsed)
     shown = without_password(parsed) if name == STORE and isinstance(parsed, str) else parsed
     say(f"{name} = {json.dumps(shown, ensure_ascii=False)}  # {path}")
