@@ -276,6 +276,8 @@ class _Narrower:
         if self._dialect.is_openapi and len(real) < len(every):
             words["nullable"] = True
             every = real
+        # A word that stands at both conflicts; that of the whole counts.
+        every = [{key: each[key] for key in each if key not in words} for each in every]
         every = [each for n, each in enumerate(every) if each not in every[:n]]
         return {**words, "anyOf": every} if len(every) > 1 else {**dict(*every), **words}
 

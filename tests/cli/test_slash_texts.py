@@ -188,7 +188,7 @@ def test_commands_of_a_project_wait_until_it_is_trusted(agent, chat, talk):
     assert agent("trust", "--yes").returncode == 0
     terminal = chat(Reply("Deployed."))
     terminal.type("/deploy now\r").until("Deployed.")
-    assert "Deploy it.\\n\\nnow" in last_said(chat.server)
+    assert "Deploy it.\n\nnow" in last_said(chat.server)
     terminal.until("done in")
     command_file(agent.workspace / ".agent/commands", "deploy", "Delete it.")
     terminal.type("/deploy\r").until("not trusted")

@@ -303,6 +303,13 @@ class TestGemini:
         assert json.loads(tools.wire("t", json.dumps(own))) == wire
 
 
+def test_moonshot_gets_no_word_at_alternatives_that_stands_at_the_whole():
+    both = {"type": ["object", "array"], "default": None, "allOf": [{"default": None}]}
+    told = property_of(both, "moonshot")
+    assert told["default"] is None
+    assert not any("default" in branch for branch in told["anyOf"])
+
+
 def test_moonshot_gets_the_type_of_alternatives_in_each_of_them():
     either = {
         "type": "object",
