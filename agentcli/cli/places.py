@@ -94,14 +94,16 @@ def _parent(path: Path) -> Iterator[int]:
 def write_to_named(path: Path, text: str) -> None:
     """Write the whole file that the user named, which may be a device. Raises UsageError as
     `resolved_target` does, OSError."""
+    encoded = text.encode("utf-8", "replace")
     if _is_special(path):
-        return _write_to_special(path, [text.encode()])
+        _write_to_special(path, [encoded])
+        return
     real = resolved_target(path)
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
     with _parent(real) as folder:
         handle = os.open(real.name, flags, 0o666, dir_fd=folder)
     with open(handle, "wb") as file:
-        file.write(text.encode("utf-8", "replace"))
+        file.write(encoded)
 
 
 def write_atomically(path: Path, pieces: Iterable[str]) -> None:
@@ -110,7 +112,8 @@ def write_atomically(path: Path, pieces: Iterable[str]) -> None:
     encoded = (piece.encode("utf-8", "replace") for piece in pieces)
     try:
         if _is_special(path):
-            return _write_to_special(path, encoded)
+            _write_to_special(path, encoded)
+            return
         real = resolved_target(path)
         temporary = f".{real.name}.{os.getpid()}.new"
         with _parent(real) as folder, replacing(real.name, temporary, folder=folder) as file:

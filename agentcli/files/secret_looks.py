@@ -12,12 +12,13 @@ from pathlib import Path
 from agentcli.files.private import read_private
 
 _NAMES = re.compile(
-    r"id_(?:rsa|dsa|ecdsa|ed25519)(?:_sk)?"
-    r"|.*\.(?:kdbx?|ppk|p12|pfx|jks|keystore|keychain-db|agekey)"
-    r"|\.env(?:\.(?!example$|sample$|template$|dist$|defaults?$).*|rc)?"
+    r"(?:id_(?:rsa|dsa|ecdsa|ed25519)(?:_sk)?"
+    r"|.*\.(?:kdbx?|ppk|p12|pfx|jks|keystore|keychain-db|agekey|env|tfstate)"
+    r"|wallet\.dat|\.env(?:\.(?!example$|sample$|template$|dist$|defaults?$).*|rc)?"
     r"|\.(?:netrc|pgpass|htpasswd|.*_history)"
     r"|(?:.*[._-])?(?:credentials?|secrets?|passwords?|api[_-]?keys?|(?:access|auth)[_-]?tokens?)"
-    r"(?:\.(?:json|ya?ml|toml|ini|cfg|conf|txt|env|xml|properties|db|sqlite3?))?",
+    r"(?:\.(?:json|ya?ml|toml|ini|cfg|conf|txt|csv|env|xml|properties|db|sqlite3?))?)"
+    r"(?:\.(?:bak|backup|old|orig|save|\d+)|~)?",
     re.IGNORECASE,
 )
 _START_FILES = frozenset(
@@ -29,9 +30,14 @@ _START_FILES = frozenset(
     )
 )
 """Files of a home in which people export keys."""
-_MAY_BE_KEYS = frozenset(
-    ("", ".pem", ".key", ".crt", ".cer", ".p8", ".pk8", ".asc", ".gpg", ".txt", ".json", ".age")
+_SOURCES = frozenset(
+    (
+        *(".c", ".cc", ".cpp", ".cs", ".css", ".go", ".h", ".hpp", ".html", ".java", ".js", ".jsx"),
+        *(".kt", ".lua", ".mjs", ".php", ".pl", ".py", ".pyi", ".rb", ".rs", ".scala", ".swift"),
+        *(".svg", ".ts", ".tsx", ".vue"),
+    )
 )
+"""Not searched for keys: most files of a tree are such, and what they hold is published."""
 _LARGEST_KEY = 100_000
 _HEAD = 4_096
 """Bytes of a file in which a key is looked for."""
@@ -67,8 +73,10 @@ def looks_secret(path: str, home: Path) -> str:
         private = not info.st_mode & _OTHERS and not _makes_private_files()
         if private and (at_home or _HOMES.match(path)):
             return "it is in a home, and nobody else may read it"
-        if file.suffix.lower() in _MAY_BE_KEYS and info.st_size <= _LARGEST_KEY:
-            return "it holds a key" if _KEY.search(read_private(file, _HEAD) or b"") else ""
+        if file.suffix.lower() not in _SOURCES and info.st_size <= _LARGEST_KEY:
+            head = read_private(file, _HEAD) or b""
+            # Without NULs, UTF-16 is searched too.
+            return "it holds a key" if _KEY.search(head.replace(b"\0", b"")) else ""
     return ""
 
 

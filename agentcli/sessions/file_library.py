@@ -92,7 +92,7 @@ def put_in_place(made: Path, folder: Path) -> None:
 
 def is_session_id(name: str) -> bool:
     """Whether `name` is allowed as a session id. Folders with other names are never shown."""
-    return re.fullmatch(r"[\w.-]+", name, re.ASCII) is not None and name not in (".", "..")
+    return re.fullmatch(r"[\w.-]{1,255}", name, re.ASCII) is not None and name not in (".", "..")
 
 
 def _last_write(folder: Path) -> int:

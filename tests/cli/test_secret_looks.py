@@ -18,6 +18,8 @@ SECRETS = {
     "project/.env.local": ("canary\n", 0o644),
     "project/aws-credentials.json": ("canary\n", 0o644),
     "project/server.pem": (f"certificate\n{KEY}", 0o644),
+    "project/vpn.ovpn": (KEY, 0o644),
+    "project/prod.env.bak": ("canary\n", 0o644),
     ".zshrc": ("export TOKEN=canary\n", 0o644),
 }
 OTHERS = {

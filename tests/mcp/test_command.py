@@ -132,7 +132,7 @@ def test_what_a_client_says_becomes_no_flag(agent, serve):
     made = agent.workspace / "made"
     key = f"--set=providers.scripted.api_key_command=touch {made}"
     with serving(agent) as client:
-        for text in (*said, "", key, "--yolo", f"-o{made}", f"--record={made}"):
+        for text in (*said, "", "x" * 300, key, "--yolo", f"-o{made}", f"--record={made}"):
             failed, why = client.call("resume", session=text, message="go on")
             assert (failed, "there is no session" in why) == (True, True), (text, why)
             failed, why = client.call("run", task="do it", folder=text)
