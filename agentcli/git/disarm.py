@@ -60,8 +60,8 @@ def repositories(root: Path) -> Iterator[Path]:
         left -= len(entries)
         names = {entry.name for entry in entries}
         if {"HEAD", "objects", "refs"} <= names or {"HEAD", "commondir"} <= names:
+            # Whoever makes these three may have made more in there.
             yield Path(folder)
-            continue
         if GIT in names:
             yield Path(folder, GIT)
         waiting += [
@@ -154,7 +154,7 @@ class Disarmer:
 
     @property
     def _data(self) -> WorkData:
-        return WorkData(self.removals, self._is_new, self._know, self.todos)
+        return WorkData(self.removals, self._is_new, self._is_ours, self._know, self.todos)
 
     # --- finding repositories -------------------------------------------------------------------
 
@@ -221,7 +221,11 @@ class Disarmer:
 
     def _hooks(self, path: Path, handle: int, *, every: bool) -> None:
         with opened_below(handle, "hooks") as folder:
-            for name in _names(folder):
+            names = _names(folder)
+            if len(names) > MOST_NAMES:
+                self.removals.take(path, handle, "hooks")
+                return
+            for name in names:
                 with contextlib.suppress(FileNotFoundError):
                     info = os.stat(name, dir_fd=folder, follow_symlinks=False)
                     is_sample = name.endswith(".sample") and stat.S_ISREG(info.st_mode)
@@ -263,7 +267,7 @@ class Disarmer:
 
 def _names(handle: int) -> list[str]:
     with os.scandir(handle) as entries:
-        return [entry.name for entry in islice(entries, MOST_NAMES)]
+        return [entry.name for entry in entries]
 
 
 def set_ids_cleared(roots: Sequence[Path], since_ns: int) -> Iterator[Finding]:

@@ -12,11 +12,13 @@ import hashlib
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import count, islice
 from typing import NamedTuple
 
 LARGEST = 256_000_000
 """Largest index that is read, in bytes: two million files."""
+_MOST_EXTENSIONS = 100
+"""git writes eight at most."""
 HEADER_BYTES = 12
 _HEADER = struct.Struct(">4sII")
 _FIXED = {size: struct.Struct(f">10I{size}sH") for size in (20, 32)}
@@ -68,6 +70,7 @@ def entries(data: bytes, id_bytes: int) -> Iterator[tuple[int, int, bytes]]:
         raise ValueError("no index")
     at = _HEADER.size
     path = b""
+    left = LARGEST
     # The fixed part is not parsed here: for most entries, callers need only the path.
     fixed = _FIXED[id_bytes].size
     for _ in range(count):
@@ -84,6 +87,10 @@ def entries(data: bytes, id_bytes: int) -> Iterator[tuple[int, int, bytes]]:
         end = data.index(b"\0", at) if length == _LENGTH else at + length - kept
         if kept < 0 or end < at or data[end] != 0:
             raise ValueError("a path that is too long or too short")
+        # Compressed paths can be a thousand times as long as the index.
+        left -= kept + end - at
+        if left < 0:
+            raise ValueError("paths too long to be read")
         path = path[:kept] + data[at:end]
         # Without compression, entries are padded with one to eight NULs to a multiple of eight.
         at = end + 1 if version == 4 else start + (end - start + 8 & ~7)
@@ -198,7 +205,11 @@ def parsed_file(data: bytes, id_bytes: int) -> IndexFile | None:
 
 def _extensions(data: bytes, at: int, id_bytes: int) -> Iterator[tuple[bytes, bytes]]:
     end = len(data) - id_bytes
-    while at <= end - 8:
+    for number in count():
+        if at > end - 8:
+            return
+        if number == _MOST_EXTENSIONS:
+            raise ValueError("too many extensions")
         size = int.from_bytes(data[at + 4 : at + 8], "big")
         if at + 8 + size > end:
             raise ValueError("an extension beyond the end")

@@ -5,25 +5,34 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import time
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
 from pathlib import Path
 
-from agentcli.files.git_layout import GIT
+from agentcli.files.git_layout import (
+    DATA_FOLDERS,
+    GIT,
+    MODULES,
+    WORKTREES,
+    named_place,
+    pointed_place,
+    real_place,
+)
 from agentcli.files.names import display_path, first_names
 from agentcli.files.opening import opened_below, opened_folder
-from agentcli.files.private import read_regular
+from agentcli.files.private import read_private, read_regular
 from agentcli.git.config_files import parse
 from agentcli.git.index import LARGEST, Index, index_data, read_index
 from agentcli.git.path_rules import is_refused, refused
 from agentcli.git.quarantine import SETTLED_NS, content
 from agentcli.git.removals import Removals
-from agentcli.git.repositories import main_folder, object_id_bytes
+from agentcli.git.repositories import is_worktree_folder, main_folder, object_id_bytes
 
-_MOST_ENTRIES_SEARCHED = 200_000
+_LONGEST_PATH = 4096
+"""git opens no file with a longer path."""
 _MOST_NAMED = 3
 _TODO = "rebase-merge/git-rebase-todo"
 _STRATEGIES = {"", "ort", "recursive", "resolve", "octopus", "ours", "subtree"}
@@ -33,6 +42,14 @@ _WRITTEN_TO = (
     *("NOTES_MERGE_WORKTREE", "lfs", "objects/info"),
 )
 """Folders with files that git opens to write to, whatever they are links to."""
+_HOLD_FOLDERS = ("objects", WORKTREES)
+"""Folders of folders that git writes to, or removes with all that is in them."""
+_OF_PATCHES = re.compile(
+    r"(?:\s*'(?:-[Cp]\d+|--(?:whitespace|exclude|include|directory)=[^'\\]*"
+    r"|--ignore-(?:space-change|whitespace)|--reject)')*\s*",
+    re.ASCII,
+)
+"""What `git am` hands on to `git apply`, which has options that write elsewhere."""
 
 RESOLUTIONS = "MERGE_RR"
 """The file that says which files were in conflict, by what they had in it."""
@@ -47,6 +64,7 @@ class WorkData:
 
     removals: Removals
     is_new: IsNew
+    is_ours: Callable[[Path], bool]
     know: Callable[[os.stat_result], None]
     todos: dict[str, list[bytes]]
 
@@ -54,9 +72,13 @@ class WorkData:
         """Disarm the git folder at `path`."""
         with contextlib.suppress(OSError), opened_folder(path) as handle:
             self._index(path, handle)
-            for name in _WRITTEN_TO:
+            for name in (*_WRITTEN_TO, "objects/pack", MODULES):
                 self._links(path, handle, name)
-            self._links(path, handle, "objects/pack")
+            for name in _HOLD_FOLDERS:
+                self._links(path, handle, name, deep=False)
+            if is_worktree_folder(path):
+                with contextlib.suppress(OSError):
+                    self._worktree(path, handle)
             with contextlib.suppress(OSError):
                 self._resolutions(path, handle)
             with contextlib.suppress(OSError), opened_below(handle, "rebase-merge") as rebase:
@@ -64,6 +86,8 @@ class WorkData:
                 self._strategy(path / "rebase-merge", rebase, "strategy", lambda text: text)
             with contextlib.suppress(OSError), opened_below(handle, "sequencer") as sequencer:
                 self._strategy(path / "sequencer", sequencer, "opts", _strategy_of)
+            with contextlib.suppress(OSError), opened_below(handle, "rebase-apply") as patches:
+                self._options(path / "rebase-apply", patches)
 
     # --- the index ------------------------------------------------------------------------------
 
@@ -95,22 +119,35 @@ class WorkData:
 
     # --- links ----------------------------------------------------------------------------------
 
-    def _links(self, path: Path, handle: int, name: str) -> None:
+    def _links(self, path: Path, handle: int, name: str, *, deep: bool = True) -> None:
         """Remove new symlinks: git writes to the target of a linked file, and others can choose
-        what it writes."""
+        what it writes. In what it takes for a folder of its own, it also removes files."""
         waiting = [name]
-        left = _MOST_ENTRIES_SEARCHED
-        while waiting and left > 0:
+        while waiting:
             place = waiting.pop()
             with contextlib.suppress(OSError), opened_below(handle, place) as folder:
                 with os.scandir(folder) as found:
-                    entries = list(islice(found, left))
-                left -= len(entries)
+                    entries = [e for e in found if e.is_symlink() or e.is_dir()]
                 for entry in entries:
-                    if entry.is_dir(follow_symlinks=False):
+                    if entry.is_symlink():
+                        if self.is_new(entry.stat(follow_symlinks=False)):
+                            self.removals.take(path / place, folder, entry.name)
+                    elif deep and not (name == MODULES and entry.name in DATA_FOLDERS):
                         waiting.append(f"{place}/{entry.name}")
-                    elif entry.is_symlink() and self.is_new(entry.stat(follow_symlinks=False)):
-                        self.removals.take(path / place, folder, entry.name)
+            waiting = [place for place in waiting if len(place) < _LONGEST_PATH]
+
+    def _worktree(self, path: Path, handle: int) -> None:
+        """Remove the pointer of a worktree to a place that neither is for commands to write to nor
+        confirms it: `git worktree repair` would write there."""
+        info = os.stat("gitdir", dir_fd=handle, follow_symlinks=False)
+        if not self.is_new(info):
+            return
+        place = real_place(path, named_place(content(handle, "gitdir") or b""))
+        if self.is_ours(place):
+            return
+        back = pointed_place(read_private(place, _LONGEST_PATH) or b"")
+        if back is None or real_place(place.parent, back) != path:
+            self.removals.take(path, handle, "gitdir")
 
     # --- merges and rebases ---------------------------------------------------------------------
 
@@ -155,6 +192,12 @@ class WorkData:
         text = (data or b"").decode(errors="surrogateescape")
         if data is None or strategy(text.strip()) not in _STRATEGIES:
             self.removals.take(path, folder, name)
+
+    def _options(self, path: Path, patches: int) -> None:
+        info = os.stat("apply-opt", dir_fd=patches, follow_symlinks=False)
+        data = content(patches, "apply-opt") if self.is_new(info) else b""
+        if data is None or not _OF_PATCHES.fullmatch(data.decode(errors="surrogateescape")):
+            self.removals.take(path, patches, "apply-opt")
 
 
 def resolved_paths(data: bytes) -> Iterator[bytes]:

@@ -188,3 +188,25 @@ def test_nothing_is_taken_below_a_link_or_a_repository(repository):
     _forge(repository, _index(*links, *below, _entry(b"ll/x"), *in_conflict, odd))
     bad = {entry.path for entry in refused(_read(repository).entries)}
     assert bad == {b"l/x", b"m/n/x", b"odd"}
+
+
+def _with_long_paths(length: int, count: int) -> bytes:
+    fixed = struct.pack(">10I20sH", *[0] * 6, 0o100644, 0, 0, 0, bytes(20), 0xFFF)
+    first, others = fixed + b"\0" + b"x" * length + b"\0", fixed + b"\0y\0"
+    return struct.pack(">4sII", b"DIRC", 4, count) + first + others * (count - 1)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        # 300 GB of paths in 20 MB.
+        _with_long_paths(1_000_000, 300_000),
+        struct.pack(">4sII", b"DIRC", 2, 0) + b"ABCD\0\0\0\0" * 10_000_000,
+    ],
+    ids=["paths", "extensions"],
+)
+def test_a_small_index_takes_no_great_memory(repository, data):
+    _forge(repository, data)
+    index = _read(repository)
+    assert index.is_damaged
+    assert len(index.entries) < 300

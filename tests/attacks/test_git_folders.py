@@ -1,0 +1,81 @@
+"""Folders that git takes for its own, or that a search for repositories may miss: each is laid by a
+real run, then the person goes on by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.attacks.test_git_traps import every_layer, lay, person, trapped
+from tests.sandbox.sandboxes import git
+
+__all__ = ["trapped"]
+
+REPOSITORY = """
+out=$(realpath ../outside)
+repository() { git init -q "$1" && git -C "$1" config core.fsmonitor "$PWD/payload"; }
+"""
+HIDDEN = """
+touch HEAD objects refs; repository beside
+mkdir decoy; touch decoy/HEAD decoy/objects decoy/refs; repository decoy/sub
+git init -q crowded; (cd crowded/.git; seq -f X_%.0f 30000 | xargs touch)
+git -C crowded config core.fsmonitor $PWD/payload
+git init -q hooked; (cd hooked/.git/hooks; seq -f X_%.0f 30000 | xargs touch)
+cp payload hooked/.git/hooks/reference-transaction
+echo laid
+"""
+VISITS = """
+for d in beside decoy/sub crowded hooked; do git -C $d status; done
+git -C hooked commit -q --allow-empty -m x
+"""
+LINKED = """
+git init -q source; git -C source commit -q --allow-empty -m x
+git update-index --add --cacheinfo 160000,$(git -C source rev-parse HEAD),new
+printf '[submodule "new"]\n\tpath = new\n\turl = ./source\n' >>.gitmodules
+ln -s $out/module $dot/modules/new
+mkdir -p $dot/worktrees/w $dot/modules/part/worktrees
+ln -s $out/first $dot/worktrees/x; ln -s $out/second $dot/modules/part/worktrees/x
+echo $out/third/.git >$dot/worktrees/w/gitdir
+echo ../.. >$dot/worktrees/w/commondir; cp $dot/HEAD $dot/worktrees/w
+for n in $(seq 0 255); do
+  d=$(printf '%s/objects/%02x' $dot $n); [ -e $d ] || ln -s $out/objects $d
+done
+echo laid
+"""
+FOLDERS = ("module", "first", "second", "third", "objects")
+UPKEEP = """
+git submodule update --init; git worktree repair; git worktree prune; git -C part worktree prune
+for n in 1 2 3; do echo $n >new$n; git add new$n; done; git commit -q -m mine; git gc
+"""
+PATCHED = """
+for n in a b z; do echo $n >af; git add af; git commit -qm $n; done
+git format-patch -q -2 HEAD; git reset -q --hard HEAD~1; echo y >af; git commit -qam y
+git am 000[12]*
+printf " '--build-fake-ancestor=$out/ran-fake'" >$dot/rebase-apply/apply-opt
+git diff-tree -p HEAD~2 HEAD~1 >x; cp 0001* $dot/rebase-apply/0002; test -e $dot/rebase-apply
+echo laid
+"""
+
+
+@every_layer
+@pytest.mark.parametrize(("script", "then"), [(HIDDEN, VISITS), (PATCHED, "git am --skip")])
+def test_nothing_hides_from_what_disarms(trapped, layer, script, then):
+    place = trapped(layer)
+    run = lay(place, REPOSITORY + script)
+    assert "laid" in run.told[0], run.told
+    assert person(place, then) == []
+
+
+@every_layer
+def test_what_git_takes_for_its_own_folders_is_not_elsewhere(trapped, layer):
+    """It writes there, and removes what it finds."""
+    place = trapped(layer)
+    git(place.workspace, "worktree", "add", "-q", "../mine")
+    for name in FOLDERS:
+        (place.outside / name).mkdir()
+        (place.outside / name / "index").write_text("precious\n")
+    run = lay(place, REPOSITORY + LINKED)
+    assert "laid" in run.told[0], run.told
+    person(place, UPKEEP)
+    there = {name: [p.name for p in (place.outside / name).iterdir()] for name in FOLDERS}
+    assert there == {key: ["index"] for key in FOLDERS}
+    assert git(place.base / "mine", "status", "--short") == ""
