@@ -8,14 +8,32 @@ from pathlib import Path
 
 from agentcli.checkpoints.checkpointer import checkpoints_of
 from agentcli.checkpoints.snapshots import Checkpoints
+from agentcli.errors import ConfigError
 from agentcli.events import Event
+from agentcli.files.names import display_path
+from agentcli.sandbox.secret_places import secret_places
 from agentcli.sessions.history import all_snapshots, idle_snapshots
-from agentcli.system.homes import cache_home
+from agentcli.system.homes import cache_home, state_home, user_home
 
 
 def scratch_place(environ: Mapping[str, str]) -> Path:
     """Return where copies are made that nobody needs afterwards."""
     return cache_home(environ) / "scratch"
+
+
+def require_no_secrets(root: Path, environ: Mapping[str, str], copy: Path | None = None) -> None:
+    """Raise ConfigError if secrets or the agent's own state lie below `root`, or would if it were
+    as in the `copy`. Where they are, they are hidden from commands; in a copy they are not."""
+    real, home = Path(os.path.realpath(root)), str(user_home(environ))
+    for place in (state_home(environ).resolve(), *secret_places(home, environ, str(real))):
+        if real not in place.parents:
+            continue
+        if os.path.lexists(place if copy is None else copy / place.relative_to(real)):
+            raise ConfigError(
+                f"{display_path(root)} is not copied: in a copy, {display_path(place)} would no "
+                "longer be hidden from commands",
+                hint="keep secrets out of the folder that is copied",
+            )
 
 
 def copy_snapshots(

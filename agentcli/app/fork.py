@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agentcli import __version__
-from agentcli.app.copies import copy_snapshots, moved
+from agentcli.app.copies import copy_snapshots, moved, require_no_secrets
 from agentcli.checkpoints.checkpointer import checkpoints_of
 from agentcli.errors import UsageError
 from agentcli.events import Event, Source
@@ -20,6 +20,7 @@ from agentcli.sessions.manage.forking import copy_events
 from agentcli.sessions.manage.staging import drafting, staging
 from agentcli.sessions.search.finder import new_folder
 from agentcli.sessions.session import SessionRecord, read_session
+from agentcli.system.programs import user_environ
 
 
 @dataclass(frozen=True)
@@ -35,8 +36,9 @@ def fork(home: Path, original: Path, event_id: int | None, folder: Path | None) 
     and, in a new `folder` (None: beside its workspace), the files as they were then.
 
     The original is only read, so it may be in use. Raises UsageError if there is no such event or
-    the folder exists and is not empty, SessionError if the files of that time were not kept. A kill
-    at any moment leaves both or neither; if not at once, then after the next sweep.
+    the folder exists and is not empty, SessionError if the files of that time were not kept,
+    ConfigError if secrets are among them. A kill at any moment leaves both or neither; if not at
+    once, then after the next sweep.
     """
     record = read_session(original)
     cut = cut_at(record.events, len(record.events) - 1 if event_id is None else event_id)
@@ -57,6 +59,7 @@ def fork(home: Path, original: Path, event_id: int | None, folder: Path | None) 
         events = record.events[: cut + 1]
         kept, tree, idle = copy_snapshots(store, before, events, tree, staged)
         notes = kept.write_out(tree, draft, idle=idle)
+        require_no_secrets(store.root, user_environ(), draft)
         kept.move_to(workspace, top)
         copy_events(original, staged, cut, beginning(record, copy_id, cut, before, workspace))
     return Forked(copy_id, cut, workspace, tuple(notes))

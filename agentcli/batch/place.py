@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from agentcli.app.copies import require_no_secrets
 from agentcli.batch.folders import BatchFolders
 from agentcli.batch.locking import held
 from agentcli.batch.task import Order
@@ -127,6 +128,7 @@ class TaskPlace:
             check_out(self._git, Path(self._order.mirror), self._order.commit, self.workspace)
             return
         source = Path(self._order.task.workspace or "")
+        require_no_secrets(source, user_environ())
         try:
             shutil.copytree(source, self.workspace, symlinks=True, ignore=self._left_out)
         except RecursionError as error:

@@ -17,7 +17,7 @@ from pathlib import Path
 from agentcli.app.agent_builder import AgentBuilder
 from agentcli.app.checks.check import CheckResult
 from agentcli.app.checks.copy_check import CopyCheck
-from agentcli.app.copies import lent_by, moved, scratch_place
+from agentcli.app.copies import lent_by, moved, require_no_secrets, scratch_place
 from agentcli.app.fork import beginning
 from agentcli.checkpoints.checkpointer import checkpoints_of
 from agentcli.checkpoints.snapshots import Change
@@ -76,6 +76,7 @@ class Tries:
         self._builder = builder
         self._original = original
         self._store = checkpoints_of(own, str(builder.workspace))
+        require_no_secrets(self._store.root, builder.environ)
         self._tree = self._store.take(thorough=True).tree
         self._limits = builder.limits(self.state)
 
