@@ -25,6 +25,7 @@ def test_files_with_secrets_among_them_are_not_copied_for_a_session(agent):
     out = agent.workspace / "out"
     for command in (
         ["fork", "--dir", str(agent.workspace / "fork")],
+        ["replay", "--save", str(agent.workspace / "recording")],
         ["run", "--tries", "2", "--check", "true", "x"],
         ["batch", str(tasks), "--out", str(out)],
     ):

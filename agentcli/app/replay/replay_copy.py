@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from agentcli.app.copies import copy_snapshots, moved, scratch_place
+from agentcli.app.copies import copy_snapshots, moved, require_no_secrets, scratch_place
 from agentcli.checkpoints.checkpointer import checkpoints_of
 from agentcli.checkpoints.snapshots import Checkpoints
 from agentcli.errors import SessionError
@@ -66,7 +66,8 @@ def replay_copy_of_session(
 ) -> Iterator[ReplayCopy]:
     """Yield a copy for a session, which is only read. The copy is removed when the block ends,
     however it ends. `start` is the snapshot it began with, if that is not the first that its events
-    name; `hooked` is as in the copy. Raises SessionError if the session's files were not kept."""
+    name; `hooked` is as in the copy. Raises SessionError if the session's files were not kept,
+    ConfigError if secrets are among them."""
     record.require_whole()
     events, notes = _of_one_workspace(record.events)
     start = start or first_snapshot(events)
@@ -84,6 +85,7 @@ def replay_copy_of_session(
         kept, start, idle = copy_snapshots(theirs, Path(then), events, start, made.own)
         top = made.files / theirs.root.name
         notes += kept.write_out(start, top, idle=idle, lend=True)
+        require_no_secrets(theirs.root, environ, top)
         workspace = moved(Path(then), theirs.root, top)
         yield ReplayCopy(
             session_id=record.folder.name,
