@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
+import termios
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 
@@ -64,6 +65,9 @@ def _report_bug(error: Exception) -> AgentError:
     """Return a bug as an error in one line, with its traceback kept for a bug report."""
     from agentcli.cli.error_reporting import internal_error
 
+    if isinstance(error, termios.error) and error.args[:1] == (errno.EIO,):
+        # As other calls tell that the terminal is gone.
+        raise OSError(*error.args) from error
     # Python wraps an exception that a signal handler raises while a class is being created.
     if isinstance(error.__cause__, TurnInterrupted):
         raise error.__cause__

@@ -71,13 +71,15 @@ class Renames(threading.Thread):
         self._poll.register(self._server, select.POLLIN)
         self._listeners: set[int] = set()
         self._ended = False
+        self._first = threading.Lock()
 
     def installer(self) -> Callable[[], None]:
         """Return what a child must call, with no_new_privs set, before it starts a program whose
         renames are to be asked about; create it before the fork. It does nothing where the kernel
         has no such filter, or has one in force."""
-        if not self.is_alive():
-            self.start()
+        with self._first:
+            if self.ident is None:
+                self.start()
         libc = c_library()
         machine = os.uname().machine
         program = asking_program(_RENAMES[machine])
@@ -101,7 +103,9 @@ class Renames(threading.Thread):
     def stop(self) -> None:
         """End, once the programs have ended: those that still run can rename nothing any more."""
         self._ended = True
-        self._server.shutdown(socket.SHUT_RDWR)
+        with suppress(OSError):
+            # Whoever ends twice, as an interrupt may have it, has closed it.
+            self._server.shutdown(socket.SHUT_RDWR)
         if self.is_alive():
             self.join()
         self._server.close()

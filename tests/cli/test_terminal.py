@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import re
+import termios
 
 import pexpect
 import pytest
 
+from agentcli.cli import entry
 from tests.conftest import LIMIT_S
 from tests.server import Call, Reply
 
@@ -181,3 +185,13 @@ def test_escapes_from_model_and_tools_never_act(agent, serve, at_terminal):
     assert "bye" in shown
     assert "\x1b]52" not in shown
     assert "\x1b[2J" not in shown
+
+
+@pytest.mark.parametrize("kind", [OSError, termios.error])
+def test_a_terminal_that_is_gone_before_its_signal_came_is_no_bug(monkeypatch, kind):
+    def run(arguments):
+        raise kind(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(entry, "_dispatch", run)
+    monkeypatch.setattr(os, "isatty", lambda descriptor: False)
+    assert entry._run(["run", "x"]) == 143

@@ -61,6 +61,9 @@ def test_only_a_lock_file_that_replaces_its_own_file_is_asked_about(tmp_path):
     renames.stop()
     assert "not implemented" in here.said("touch x; mv x y")
     here.shell.close()
+    # An interrupt may have it end twice, and a shell start meanwhile.
+    renames.stop()
+    renames.installer()()
 
 
 @pytest.mark.parametrize("release", ["5.4.0-150-generic", "4.18.0", "odd"])
