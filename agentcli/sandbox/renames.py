@@ -109,7 +109,9 @@ class Renames(threading.Thread):
         if self.is_alive():
             self.join()
         self._server.close()
-        (self._folder / _SOCKET).unlink(missing_ok=True)
+        with suppress(OSError):
+            # What ends the session on a broken disk is told, not this.
+            (self._folder / _SOCKET).unlink()
 
     def run(self) -> None:
         try:

@@ -6,6 +6,8 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from tests.attacks.raids import every_side, one_by_one
 from tests.attacks.test_git_daily import failed, run_all
 from tests.attacks.test_git_traps import every_layer, needs_bubblewrap, person, trapped
@@ -152,40 +154,36 @@ print("ALL TRIED")
 """
 
 
-@every_side
-def test_nothing_else_comes_in_though_the_session_is_killed(trapped, layer, user):
-    """By git, by a forged text or a race. Landlock takes it back, so there the session ends well;
-    under bubblewrap it never was there."""
-    place = trapped(layer, user)
+@needs_bubblewrap
+@pytest.mark.parametrize("user", ["root", "nobody"])
+def test_nothing_else_comes_in_though_the_session_is_killed(trapped, user):
+    """By git, by a forged text or a race."""
+    place = trapped("bubblewrap", user)
     work = place.workspace
     killed: list[subprocess.Popen[bytes]] = []
-    held = layer == "bubblewrap"
-
     tried: list[str] = []
 
     def end(request: Recorded) -> Reply:
         tried.extend(str(m["content"]) for m in request.body["messages"] if m["role"] == "tool")
-        if held:
-            killed[0].kill()
-            killed[0].wait()
+        killed[0].kill()
+        killed[0].wait()
         return Reply("Done.")
 
     (work / "forge.py").write_text(FORGE)
     (work / "evil.inc").write_text(f"[core]\n\tfsmonitor = {work}/payload\n")
     part = work / ".git/modules/part/config"
     before = _with_power(work / ".git/config"), _with_power(part)
-    stored = git(work, *ANYONE, "config", "--get-regexp", "extensions|bare") if held else ""
+    stored = git(work, *ANYONE, "config", "--get-regexp", "extensions|bare")
     calls = [
         Call("bash", {"command": f"python3 forge.py {config} 2>&1 | tail -5"})
         for config in (work / ".git/config", part)
     ]
     place.run([*one_by_one(calls), end], meanwhile=killed.append)
-    assert not held or all("ALL TRIED" in told for told in tried)
+    assert all("ALL TRIED" in told for told in tried)
     assert len(tried) == 2, tried
     assert "REACHED" not in "".join(tried)
     assert (_with_power(work / ".git/config"), _with_power(part)) == before
-    if held:
-        assert git(work, *ANYONE, "config", "--get-regexp", "extensions|bare") == stored
+    assert git(work, *ANYONE, "config", "--get-regexp", "extensions|bare") == stored
     assert person(place) == []
 
 
