@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.attacks.raids import every_side, one_by_one
+from tests.attacks.raids import USERS, one_by_one
 from tests.attacks.test_git_daily import failed, run_all
 from tests.attacks.test_git_traps import every_layer, needs_bubblewrap, person, trapped
 from tests.sandbox.sandboxes import git
@@ -30,18 +30,17 @@ git -C ../side switch -qc there --track main && git -C ../side rev-parse there@{
 """
 
 
-@every_side
-def test_what_daily_work_writes_is_there_at_once_and_can_be_undone(arena, layer, user):
-    place = arena(layer, user)
+@needs_bubblewrap
+@pytest.mark.parametrize("user", USERS)
+def test_what_daily_work_writes_is_there_at_once_and_can_be_undone(arena, user):
+    place = arena("bubblewrap", user)
     work = place.workspace
     place.agent.env["GIT_CONFIG_GLOBAL"] = "/dev/null"
     git(work, *ANYONE, "commit", "-qm", "with a submodule")
     git(work, *ANYONE, "branch", "-M", "main")
     place.hand_over()
     before = (work / ".git/config").read_bytes()
-    # Where further settings would be, nothing could be covered.
-    sparse = "git sparse-checkout set --no-cone '/*' && git sparse-checkout disable\n"
-    told = run_all(place, DAILY + sparse * (layer == "landlock"))
+    told = run_all(place, DAILY)
     assert failed(told) == []
     settings = git(work, *ANYONE, "config", "--local", "--list")
     assert "branch.renamed.merge=refs/heads/main" in settings
@@ -155,7 +154,7 @@ print("ALL TRIED")
 
 
 @needs_bubblewrap
-@pytest.mark.parametrize("user", ["root", "nobody"])
+@pytest.mark.parametrize("user", USERS)
 def test_nothing_else_comes_in_though_the_session_is_killed(trapped, user):
     """By git, by a forged text or a race."""
     place = trapped("bubblewrap", user)
