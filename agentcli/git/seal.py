@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -29,7 +30,6 @@ from agentcli.git.quarantine import (
     FileRecord,
     Identity,
     Quarantine,
-    content,
     identity,
     record_file,
 )
@@ -40,6 +40,7 @@ SETTINGS = ("config", "config.worktree")
 _ITS_OWN = (*DATA_FOLDERS, "HEAD", "index")
 _BY_TEMPLATE = ("description", "info/exclude", "hooks", "branches")
 """What `git init` adds if it is missing, and what has no power by itself."""
+_WRITING_S, _PAUSE_S = 0.05, 0.001
 
 
 @dataclass(frozen=True)
@@ -206,6 +207,18 @@ class Seal:
         with _folder_of(handle, place) as (folder, name):
             return record_file(folder, name, info)
 
+    def _written(self, handle: int, place: str, info: os.stat_result) -> FileRecord:
+        """Return the record of what is at `place`. A pointer to a git folder, which git empties
+        before it writes it anew, has a moment for that."""
+        deadline = time.monotonic() + _WRITING_S
+        while True:
+            now = self._record(handle, place, info)
+            is_emptied = now.data == b"" and PurePosixPath(place).name == GIT
+            if not is_emptied or time.monotonic() > deadline:
+                return now
+            time.sleep(_PAUSE_S)
+            info = _stat_below(handle, place) or info
+
     # --- judging and restoring ------------------------------------------------------------------
 
     def _judge(self, look: _Look, place: str) -> None:
@@ -216,10 +229,17 @@ class Seal:
         if any(place.startswith(f"{f.path.relative_to(self.path)}/") for f in look.findings):
             return
         with contextlib.suppress(FileNotFoundError):
-            if not self._is_accepted(look, place, info, was):
+            if self.made_by_commands and not (self._is_worktree and place == "commondir"):
+                # Whatever else commands put here is inspected at the end of the turn.
+                if place == "commondir" or place.partition("/")[0] in _ITS_OWN:
+                    self._put_right(look, place, was, is_there=True)
+                return
+            # What is judged is what is recorded: a second reading may find something else.
+            now = self._written(look.handle, place, info)
+            if not self._is_accepted(look, place, now, was):
                 self._put_right(look, place, was, is_there=True)
             elif not self.made_by_commands:
-                self.records[place] = self._record(look.handle, place, info)
+                self.records[place] = now
 
     def _missing(self, look: _Look, place: str) -> None:
         if place in self.mounted or place in self._given_up or place == GIT:
@@ -243,7 +263,9 @@ class Seal:
                 if was is not None:
                     look.quarantine.put(folder, name, was)
                     done = "put back as it was" if is_there else "put back"
-                    self.records[place] = self._record(look.handle, place, _stat(folder, name))
+                    now = record_file(folder, name, _stat(folder, name))
+                    # Whoever has changed it again by now has not changed what belongs there.
+                    self.records[place] = was if _differs(now, was) else now
         except OSError as error:
             if is_there and isinstance(error, FileNotFoundError):
                 return
@@ -263,23 +285,19 @@ class Seal:
         return False
 
     def _is_accepted(
-        self, look: _Look, place: str, info: os.stat_result, was: FileRecord | None
+        self, look: _Look, place: str, now: FileRecord, was: FileRecord | None
     ) -> bool:
         if self._is_held(look, place):
             return True
         if self._is_worktree and place == "commondir":
-            return self._leads_home(look.handle, info)
-        if self.made_by_commands:
-            # Whatever else commands put here is inspected at the end of the turn.
-            return place != "commondir" and place.partition("/")[0] not in _ITS_OWN
-        if was is not None and was.kind != stat.S_IFMT(info.st_mode):
+            return self._leads_home(now)
+        if was is not None and was.kind != now.kind:
             return False
-        if stat.S_ISDIR(info.st_mode):
+        if stat.S_ISDIR(now.mode):
             return was is not None or place in _BY_TEMPLATE
-        now = self._record(look.handle, place, info)
         if was is not None and now.data is not None and now.data == was.data:
-            return not (info.st_mode & ~was.mode & 0o111)
-        if not stat.S_ISREG(info.st_mode):
+            return not (now.mode & ~was.mode & 0o111)
+        if not stat.S_ISREG(now.mode):
             return False
         if place in SETTINGS and self.names is None:
             return self._adds_only_harmless(place, was, now)
@@ -295,15 +313,14 @@ class Seal:
         something else."""
         return self._first.setdefault(place, (was.data or b"") if was is not None else b"")
 
-    def _leads_home(self, handle: int, info: os.stat_result) -> bool:
+    def _leads_home(self, now: FileRecord) -> bool:
         """Return whether the file `commondir` of a worktree names its own repository."""
-        if not stat.S_ISREG(info.st_mode):
+        if not stat.S_ISREG(now.mode) or now.data is None:
             return False
-        text = content(handle, "commondir")
-        if not text:
-            # git creates it empty, and stops with an error for as long as it is empty.
-            return text is not None
-        return real_place(self.path, named_place(text)) == self.path.parent.parent
+        # git creates it empty, and stops with an error for as long as it is empty.
+        return not now.data or (
+            real_place(self.path, named_place(now.data)) == self.path.parent.parent
+        )
 
 
 def why(place: str) -> str:

@@ -6,9 +6,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-import pytest
-
-from tests.attacks.raids import USERS, one_by_one
+from tests.attacks.raids import every_side, one_by_one
 from tests.attacks.test_git_daily import failed, run_all
 from tests.attacks.test_git_traps import every_layer, needs_bubblewrap, person, trapped
 from tests.sandbox.sandboxes import git
@@ -30,17 +28,18 @@ git -C ../side switch -qc there --track main && git -C ../side rev-parse there@{
 """
 
 
-@needs_bubblewrap
-@pytest.mark.parametrize("user", USERS)
-def test_what_daily_work_writes_is_there_at_once_and_can_be_undone(arena, user):
-    place = arena("bubblewrap", user)
+@every_side
+def test_what_daily_work_writes_is_there_at_once_and_can_be_undone(arena, layer, user):
+    place = arena(layer, user)
     work = place.workspace
     place.agent.env["GIT_CONFIG_GLOBAL"] = "/dev/null"
     git(work, *ANYONE, "commit", "-qm", "with a submodule")
     git(work, *ANYONE, "branch", "-M", "main")
     place.hand_over()
     before = (work / ".git/config").read_bytes()
-    told = run_all(place, DAILY)
+    # Where further settings would be, nothing could be covered.
+    sparse = "git sparse-checkout set --no-cone '/*' && git sparse-checkout disable\n"
+    told = run_all(place, DAILY + sparse * (layer == "landlock"))
     assert failed(told) == []
     settings = git(work, *ANYONE, "config", "--local", "--list")
     assert "branch.renamed.merge=refs/heads/main" in settings
@@ -153,36 +152,40 @@ print("ALL TRIED")
 """
 
 
-@needs_bubblewrap
-@pytest.mark.parametrize("user", USERS)
-def test_nothing_else_comes_in_though_the_session_is_killed(trapped, user):
-    """By git, by a forged text or a race."""
-    place = trapped("bubblewrap", user)
+@every_side
+def test_nothing_else_comes_in_though_the_session_is_killed(trapped, layer, user):
+    """By git, by a forged text or a race. Landlock takes it back, so there the session ends well;
+    under bubblewrap it never was there."""
+    place = trapped(layer, user)
     work = place.workspace
     killed: list[subprocess.Popen[bytes]] = []
+    held = layer == "bubblewrap"
+
     tried: list[str] = []
 
     def end(request: Recorded) -> Reply:
         tried.extend(str(m["content"]) for m in request.body["messages"] if m["role"] == "tool")
-        killed[0].kill()
-        killed[0].wait()
+        if held:
+            killed[0].kill()
+            killed[0].wait()
         return Reply("Done.")
 
     (work / "forge.py").write_text(FORGE)
     (work / "evil.inc").write_text(f"[core]\n\tfsmonitor = {work}/payload\n")
     part = work / ".git/modules/part/config"
     before = _with_power(work / ".git/config"), _with_power(part)
-    stored = git(work, *ANYONE, "config", "--get-regexp", "extensions|bare")
+    stored = git(work, *ANYONE, "config", "--get-regexp", "extensions|bare") if held else ""
     calls = [
         Call("bash", {"command": f"python3 forge.py {config} 2>&1 | tail -5"})
         for config in (work / ".git/config", part)
     ]
     place.run([*one_by_one(calls), end], meanwhile=killed.append)
-    assert all("ALL TRIED" in told for told in tried)
+    assert not held or all("ALL TRIED" in told for told in tried)
     assert len(tried) == 2, tried
     assert "REACHED" not in "".join(tried)
     assert (_with_power(work / ".git/config"), _with_power(part)) == before
-    assert git(work, *ANYONE, "config", "--get-regexp", "extensions|bare") == stored
+    if held:
+        assert git(work, *ANYONE, "config", "--get-regexp", "extensions|bare") == stored
     assert person(place) == []
 
 

@@ -1,0 +1,54 @@
+"""A sealed folder stays what it was, also while somebody changes it as it is looked at."""
+
+from __future__ import annotations
+
+from itertools import count
+
+import pytest
+
+from agentcli.git import seal as sealing
+from agentcli.git.quarantine import Quarantine, record_file
+from agentcli.git.seal import Seal
+from tests.conftest import git
+
+EVIL = "[core]\n\tfsmonitor = evil\n"
+HARMLESS = "[user]\n\tname = somebody\n"
+
+
+@pytest.mark.parametrize("first", [EVIL, HARMLESS])
+def test_what_is_swapped_while_it_is_judged_or_put_back_does_not_stay(tmp_path, monkeypatch, first):
+    git(tmp_path, "init", "-q")
+    config = tmp_path / ".git/config"
+    text = config.read_text()
+    seal = Seal(config.parent)
+    seal.take()
+    readings = count(1)
+
+    def read(folder: int, name: str, info):
+        if name == "config" and next(readings) == 2:
+            config.write_text(text + EVIL)
+        return record_file(folder, name, info)
+
+    monkeypatch.setattr(sealing, "record_file", read)
+    quarantine = Quarantine(tmp_path / "kept")
+    config.write_text(text + first)
+    findings = seal.check(quarantine)
+    findings += seal.check(quarantine)
+    findings += seal.check(quarantine)
+    assert config.read_text() in (text, text + HARMLESS)
+    assert {finding.path for finding in findings} == {config}
+
+
+def test_a_pointer_that_git_writes_anew_is_not_taken_for_another(tmp_path, monkeypatch):
+    pointer = tmp_path / ".git"
+    pointer.write_text("gitdir: data\n")
+    seal = Seal(tmp_path, names=frozenset([".git"]))
+    seal.take()
+    pointer.write_text("")
+    monkeypatch.setattr(sealing.time, "sleep", lambda _: pointer.write_text("gitdir: data\n"))
+    assert seal.check(Quarantine(tmp_path / "kept")) == []
+    monkeypatch.undo()
+    pointer.write_text("")
+    [finding] = seal.check(Quarantine(tmp_path / "kept"))
+    assert finding.done == "put back as it was"
+    assert pointer.read_text() == "gitdir: data\n"
