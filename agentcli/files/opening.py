@@ -18,7 +18,7 @@ from typing import BinaryIO, NamedTuple
 
 from agentcli.errors import ToolError
 from agentcli.files.names import display_path
-from agentcli.files.private import copy_owner_and_mode, open_regular, replacing
+from agentcli.files.private import copy_owner_and_mode, entered, open_regular, replacing
 
 Judge = Callable[[Path], None]
 """Takes a resolved path; raises ToolError if it is off limits."""
@@ -87,30 +87,41 @@ def open_folder(path: Path, *, make: bool) -> int:
 
 
 @contextlib.contextmanager
-def opened_folder(path: Path) -> Iterator[int]:
-    """Yield a handle on the folder at the resolved `path` that can list its entries. Raises
-    OSError, also if a part of the path is now a symlink."""
+def opened_folder(path: Path, *, forced: bool = False) -> Iterator[int]:
+    """Yield a handle on the folder at the resolved `path` that can list its entries; `forced` lets
+    its owner do so. Raises OSError, also if a part of the path is now a symlink."""
     place = open_folder(path, make=False)
     try:
-        with opened_below(place, "") as handle:
+        with opened_below(place, "", forced=forced) as handle:
             yield handle
     finally:
         os.close(place)
 
 
 @contextlib.contextmanager
-def opened_below(folder: int, place: str) -> Iterator[int]:
+def opened_below(folder: int, place: str, *, forced: bool = False) -> Iterator[int]:
     """Yield a handle that can list the folder at `place` below `folder`, where "" is `folder`
-    itself. Does not follow symlinks. Raises OSError."""
-    handle = os.open(".", _FOLDER | os.O_RDONLY, dir_fd=folder)
+    itself. A folder whose mode forbids its owner to list it gets another mode if that is `forced`:
+    programs that know a name find it there all the same. Does not follow symlinks. Raises
+    OSError."""
+    handle = _listable(".", folder, forced)
     try:
         for part in filter(None, place.split("/")):
-            inner = os.open(part, _FOLDER | os.O_RDONLY, dir_fd=handle)
+            inner = _listable(part, handle, forced)
             os.close(handle)
             handle = inner
         yield handle
     finally:
         os.close(handle)
+
+
+def _listable(name: str, folder: int, forced: bool) -> int:
+    try:
+        return os.open(name, _FOLDER | os.O_RDONLY, dir_fd=folder)
+    except PermissionError:
+        if not forced:
+            raise
+        return entered(name, folder)
 
 
 def open_within(folder: int, name: str) -> BinaryIO:

@@ -136,7 +136,7 @@ class ControlFiles:
         with contextlib.suppress(*_GONE):
             above, _, name = place.rpartition("/")
             if above:
-                with opened_below(handle, above) as folder:
+                with opened_below(handle, above, forced=True) as folder:
                     info = os.stat(name, dir_fd=folder, follow_symlinks=False)
             else:
                 info = os.stat(name, dir_fd=handle, follow_symlinks=False)
@@ -162,7 +162,7 @@ class ControlFiles:
                 if not (skip(entry.name) and entry.is_file(follow_symlinks=False))
             )
 
-        with contextlib.suppress(OSError), opened_below(handle, place) as folder:
+        with contextlib.suppress(OSError), opened_below(handle, place, forced=True) as folder:
             for name in self._inner.get(folder, place, names):
                 if len(found) < _MOST_FOUND:
                     self._add(found, handle, f"{place}/{name}")
@@ -173,7 +173,7 @@ class ControlFiles:
         def listed(place: str) -> FolderListing:
             if next(looked_at) == MOST_NAMES:
                 raise TooManyEntries
-            with contextlib.suppress(OSError), opened_below(handle, place) as folder:
+            with contextlib.suppress(OSError), opened_below(handle, place, forced=True) as folder:
                 return self._listings.get(folder, place, FolderListing.of)
             return FolderListing()
 

@@ -25,6 +25,7 @@ from agentcli.files.git_layout import (
 )
 from agentcli.files.names import display_path
 from agentcli.files.opening import opened_below, opened_folder
+from agentcli.files.private import entered
 from agentcli.files.rooted_folder import walk
 from agentcli.files.set_id import clear_set_id, hands_down_its_group
 from agentcli.git.config_files import Setting, is_harmless, sanitize_config
@@ -45,16 +46,15 @@ _MOST_ENTRIES = 50_000
 """How many entries of a workspace are searched for repositories."""
 
 
-def repositories(root: Path) -> Iterator[Path]:
+def repositories(root: Path, *, closed_since_ns: int | None = None) -> Iterator[Path]:
     """Yield every `.git` below `root`, and every git folder with another name; not all of them if
-    there are very many files."""
+    there are very many files. Folders that were closed to listing since then are opened."""
     waiting = [str(root)]
     left = _MOST_ENTRIES
     while waiting and left > 0:
         folder = waiting.pop()
         try:
-            with os.scandir(folder) as found:
-                entries = list(islice(found, left))
+            entries = _some_entries(folder, left, closed_since_ns)
         except OSError:
             continue
         left -= len(entries)
@@ -69,6 +69,18 @@ def repositories(root: Path) -> Iterator[Path]:
             for entry in entries
             if entry.name != GIT and entry.is_dir(follow_symlinks=False)
         ]
+
+
+def _some_entries(folder: str, most: int, closed_since_ns: int | None) -> list[os.DirEntry[str]]:
+    try:
+        scan = os.scandir(folder)
+    except PermissionError:
+        if closed_since_ns is None or os.lstat(folder).st_ctime_ns < closed_since_ns:
+            raise
+        os.close(entered(folder))
+        scan = os.scandir(folder)
+    with scan as found:
+        return list(islice(found, most))
 
 
 EntryVersion = tuple[int, int, int]
@@ -140,7 +152,7 @@ class Disarmer:
         for root in self.roots:
             # Repositories in an index count wherever they are, because `git status` visits them.
             self._linked(root)
-            for found in repositories(root):
+            for found in repositories(root, closed_since_ns=self.since_ns):
                 self._repository(found)
 
     def git_folder(self, path: Path) -> None:
@@ -148,7 +160,7 @@ class Disarmer:
         for folder in git_folders_in(path) if path not in self._seen else ():
             if folder not in self._seen:
                 self._seen.add(folder)
-                with contextlib.suppress(OSError), opened_folder(folder) as handle:
+                with contextlib.suppress(OSError), opened_folder(folder, forced=True) as handle:
                     self._controls(folder, handle)
                 self._data.disarm(folder)
 
@@ -183,7 +195,7 @@ class Disarmer:
 
     def _pointer(self, found: Path) -> None:
         """Disarm a `.git` that commands made and that is not a folder."""
-        with contextlib.suppress(OSError), opened_folder(found.parent) as handle:
+        with contextlib.suppress(OSError), opened_folder(found.parent, forced=True) as handle:
             place = None
             with contextlib.suppress(OSError):
                 place = pointed_place(content(handle, GIT) or b"")
@@ -220,7 +232,7 @@ class Disarmer:
                     self.removals.take(path, handle, name)
 
     def _hooks(self, path: Path, handle: int, *, every: bool) -> None:
-        with opened_below(handle, "hooks") as folder:
+        with opened_below(handle, "hooks", forced=True) as folder:
             names = _names(folder)
             if len(names) > MOST_NAMES:
                 self.removals.take(path, handle, "hooks")

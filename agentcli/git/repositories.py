@@ -228,7 +228,11 @@ def git_folders_in(folder: Path) -> Iterator[Path]:
 
 
 def _listed(folder: Path, place: str) -> FolderListing:
-    with suppress(OSError), opened_folder(folder / place) as handle, os.scandir(handle) as entries:
+    with (
+        suppress(OSError),
+        opened_folder(folder / place, forced=True) as handle,
+        os.scandir(handle) as entries,
+    ):
         return FolderListing.of(entries)
     return FolderListing()
 

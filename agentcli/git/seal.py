@@ -183,7 +183,7 @@ class Seal:
     def _brought_back(self, quarantine: Quarantine) -> Iterator[Finding]:
         """Remove anything that took the place of this folder and is not one, and move the folder
         back if it was moved away."""
-        with contextlib.suppress(OSError), opened_folder(self.path.parent) as above:
+        with contextlib.suppress(OSError), opened_folder(self.path.parent, forced=True) as above:
             if (info := _stat_below(above, self.path.name)) is not None:
                 if stat.S_ISDIR(info.st_mode):
                     return
@@ -200,8 +200,8 @@ class Seal:
     def _opened(self) -> AbstractContextManager[int]:
         # If the folder is still in its place, the path need not be walked.
         if self._anchor is not None and identity(self.path.stat()) == self._anchored:
-            return opened_below(self._anchor, "")
-        return opened_folder(self.path)
+            return opened_below(self._anchor, "", forced=True)
+        return opened_folder(self.path, forced=True)
 
     def _record(self, handle: int, place: str, info: os.stat_result) -> FileRecord:
         with _folder_of(handle, place) as (folder, name):
@@ -345,7 +345,7 @@ def _differs(one: FileRecord | None, other: FileRecord | None) -> bool:
 @contextlib.contextmanager
 def _folder_of(handle: int, place: str) -> Iterator[tuple[int, str]]:
     above, _, name = place.rpartition("/")
-    with opened_below(handle, above) as folder:
+    with opened_below(handle, above, forced=True) as folder:
         yield folder, name
 
 

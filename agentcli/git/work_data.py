@@ -70,7 +70,7 @@ class WorkData:
 
     def disarm(self, path: Path) -> None:
         """Disarm the git folder at `path`."""
-        with contextlib.suppress(OSError), opened_folder(path) as handle:
+        with contextlib.suppress(OSError), opened_folder(path, forced=True) as handle:
             self._index(path, handle)
             for name in (*_WRITTEN_TO, "objects/pack", MODULES):
                 self._links(path, handle, name)
@@ -81,12 +81,21 @@ class WorkData:
                     self._worktree(path, handle)
             with contextlib.suppress(OSError):
                 self._resolutions(path, handle)
-            with contextlib.suppress(OSError), opened_below(handle, "rebase-merge") as rebase:
+            with (
+                contextlib.suppress(OSError),
+                opened_below(handle, "rebase-merge", forced=True) as rebase,
+            ):
                 self._todo(path, rebase)
                 self._strategy(path / "rebase-merge", rebase, "strategy", lambda text: text)
-            with contextlib.suppress(OSError), opened_below(handle, "sequencer") as sequencer:
+            with (
+                contextlib.suppress(OSError),
+                opened_below(handle, "sequencer", forced=True) as sequencer,
+            ):
                 self._strategy(path / "sequencer", sequencer, "opts", _strategy_of)
-            with contextlib.suppress(OSError), opened_below(handle, "rebase-apply") as patches:
+            with (
+                contextlib.suppress(OSError),
+                opened_below(handle, "rebase-apply", forced=True) as patches,
+            ):
                 self._options(path / "rebase-apply", patches)
 
     # --- the index ------------------------------------------------------------------------------
@@ -98,7 +107,8 @@ class WorkData:
         if not any(map(self.is_new, found)):
             return
         data = _read_index_file(handle, "index")
-        if data is not None and len(data) == LARGEST:
+        is_closed = data is None and "index" in os.listdir(handle)
+        if is_closed or (data is not None and len(data) == LARGEST):
             self.removals.take(path, handle, "index")
             return
         id_bytes = object_id_bytes(main_folder(path)) or 20
@@ -125,7 +135,7 @@ class WorkData:
         waiting = [name]
         while waiting:
             place = waiting.pop()
-            with contextlib.suppress(OSError), opened_below(handle, place) as folder:
+            with contextlib.suppress(OSError), opened_below(handle, place, forced=True) as folder:
                 with os.scandir(folder) as found:
                     entries = [e for e in found if e.is_symlink() or e.is_dir()]
                 for entry in entries:
@@ -210,7 +220,10 @@ def todos_of(folders: Collection[Path]) -> dict[str, list[bytes]]:
     path."""
     found = {}
     for path in folders:
-        with contextlib.suppress(OSError), opened_folder(path / "rebase-merge") as rebase:
+        with (
+            contextlib.suppress(OSError),
+            opened_folder(path / "rebase-merge", forced=True) as rebase,
+        ):
             data = content(rebase, _TODO.rpartition("/")[2])
             lines = (data or b"").split(b"\n")
             found[str(path / _TODO)] = list(filter(_runs_program, lines))

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.attacks.raids import USERS
 from tests.attacks.test_git_traps import every_layer, lay, person, trapped
 from tests.sandbox.sandboxes import git
 
@@ -26,6 +27,18 @@ echo laid
 VISITS = """
 for d in beside decoy/sub crowded hooked; do git -C $d status; done
 git -C hooked commit -q --allow-empty -m x
+"""
+CLOSED = """
+for d in above/sub itself inner; do repository $d; done
+(chmod 0 $dot/description
+for folder in $dot/hooks $dot/modules/part/hooks; do cp payload $folder/post-checkout; done
+chmod 311 $dot/hooks; chmod 555 $dot/modules/part/hooks) 2>/dev/null
+chmod 311 above itself inner/.git
+echo laid
+"""
+CLOSED_VISITS = """
+for d in above/sub itself inner; do git -C $d status; done
+git checkout -q -b mine; git -C part checkout -q -b mine
 """
 LINKED = """
 git init -q source; git -C source commit -q --allow-empty -m x
@@ -63,6 +76,14 @@ def test_nothing_hides_from_what_disarms(trapped, layer, script, then):
     run = lay(place, REPOSITORY + script)
     assert "laid" in run.told[0], run.told
     assert person(place, then) == []
+
+
+@every_layer
+def test_what_its_owner_may_not_list_or_read_hides_nothing(trapped, layer):
+    place = trapped(layer, USERS[-1])
+    run = lay(place, REPOSITORY + CLOSED)
+    assert "laid" in run.told[0], run.told
+    assert person(place, CLOSED_VISITS) == []
 
 
 @every_layer
