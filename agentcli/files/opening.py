@@ -18,7 +18,7 @@ from typing import BinaryIO, NamedTuple
 
 from agentcli.errors import ToolError
 from agentcli.files.names import display_path
-from agentcli.files.private import copy_owner_and_mode, entered, open_regular, replacing
+from agentcli.files.private import copy_owner_and_mode, listable, open_regular, replacing
 
 Judge = Callable[[Path], None]
 """Takes a resolved path; raises ToolError if it is off limits."""
@@ -104,24 +104,16 @@ def opened_below(folder: int, place: str, *, forced: bool = False) -> Iterator[i
     itself. A folder whose mode forbids its owner to list it gets another mode if that is `forced`:
     programs that know a name find it there all the same. Does not follow symlinks. Raises
     OSError."""
-    handle = _listable(".", folder, forced)
+    closed_since_ns = 0 if forced else None
+    handle = listable(".", folder, closed_since_ns=closed_since_ns)
     try:
         for part in filter(None, place.split("/")):
-            inner = _listable(part, handle, forced)
+            inner = listable(part, handle, closed_since_ns=closed_since_ns)
             os.close(handle)
             handle = inner
         yield handle
     finally:
         os.close(handle)
-
-
-def _listable(name: str, folder: int, forced: bool) -> int:
-    try:
-        return os.open(name, _FOLDER | os.O_RDONLY, dir_fd=folder)
-    except PermissionError:
-        if not forced:
-            raise
-        return entered(name, folder)
 
 
 def open_within(folder: int, name: str) -> BinaryIO:

@@ -300,6 +300,20 @@ def entered(name: Path | str | bytes, folder: int | None = None, device: int | N
     return os.open(name, _FOLDER, dir_fd=folder)
 
 
+def listable(
+    name: Path | str | bytes, folder: int | None = None, *, closed_since_ns: int | None = None
+) -> int:
+    """Open a folder to list it; one whose mode forbids that to its owner gets another mode, if it
+    was closed since then. Raises OSError, also for a symlink."""
+    try:
+        return os.open(name, _FOLDER, dir_fd=folder)
+    except PermissionError:
+        info = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        if closed_since_ns is None or info.st_ctime_ns < closed_since_ns:
+            raise
+        return entered(name, folder)
+
+
 def chmod_in(folder: int | None, name: Path | str | bytes, mode: int) -> None:
     """Change a mode, but never that of a symlink's target. Raises OSError."""
     if not hasattr(os, "O_PATH"):

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from agentcli.files.opening import open_folder
+from agentcli.files.private import listable
 
 _SET_ID = stat.S_ISUID | stat.S_ISGID
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -28,7 +29,7 @@ def clear_set_id(top: Path, since_ns: int) -> Iterator[Path]:
     """Take the bits from the files below `top` whose status changed since then, and yield these
     files. Those of other users stay as they are."""
     with contextlib.suppress(OSError):
-        for names, folder, entries in _folders(top):
+        for names, folder, entries in _folders(top, since_ns):
             for entry in entries:
                 with contextlib.suppress(OSError):
                     info = entry.stat(follow_symlinks=False)
@@ -51,7 +52,7 @@ def _clear(folder: int, name: str) -> bool:
         os.close(handle)
 
 
-def _folders(top: Path) -> Iterator[tuple[list[str], int, list[os.DirEntry[str]]]]:
+def _folders(top: Path, since_ns: int) -> Iterator[tuple[list[str], int, list[os.DirEntry[str]]]]:
     """Yield `top` and the folders below it: the names that lead there, a handle, the entries. It
     goes down and up by handles, so that no depth is too much and no symlink is followed. Raises
     OSError if `top` can't be listed, or a folder is moved meanwhile."""
@@ -72,7 +73,7 @@ def _folders(top: Path) -> Iterator[tuple[list[str], int, list[os.DirEntry[str]]
             elif inner := trail[-1][1]:
                 name = inner.pop()
                 with contextlib.suppress(OSError):
-                    below = os.open(name, _FOLDER, dir_fd=handle)
+                    below = listable(name, handle, closed_since_ns=since_ns)
                     names.append(name)
             else:
                 trail.pop()

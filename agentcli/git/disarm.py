@@ -25,7 +25,7 @@ from agentcli.files.git_layout import (
 )
 from agentcli.files.names import display_path
 from agentcli.files.opening import opened_below, opened_folder
-from agentcli.files.private import entered
+from agentcli.files.private import listable
 from agentcli.files.rooted_folder import walk
 from agentcli.files.set_id import clear_set_id, hands_down_its_group
 from agentcli.git.config_files import Setting, is_harmless, sanitize_config
@@ -54,33 +54,27 @@ def repositories(root: Path, *, closed_since_ns: int | None = None) -> Iterator[
     while waiting and left > 0:
         folder = waiting.pop()
         try:
-            entries = _some_entries(folder, left, closed_since_ns)
+            handle = listable(folder, closed_since_ns=closed_since_ns)
         except OSError:
             continue
+        try:
+            with os.scandir(handle) as found:
+                entries = [
+                    (entry.name, entry.is_dir(follow_symlinks=False))
+                    for entry in islice(found, left)
+                ]
+        finally:
+            os.close(handle)
         left -= len(entries)
-        names = {entry.name for entry in entries}
+        names = {name for name, _ in entries}
         if {"HEAD", "objects", "refs"} <= names or {"HEAD", "commondir"} <= names:
             # Whoever makes these three may have made more in there.
             yield Path(folder)
         if GIT in names:
             yield Path(folder, GIT)
         waiting += [
-            entry.path
-            for entry in entries
-            if entry.name != GIT and entry.is_dir(follow_symlinks=False)
+            f"{folder.rstrip('/')}/{name}" for name, is_dir in entries if is_dir and name != GIT
         ]
-
-
-def _some_entries(folder: str, most: int, closed_since_ns: int | None) -> list[os.DirEntry[str]]:
-    try:
-        scan = os.scandir(folder)
-    except PermissionError:
-        if closed_since_ns is None or os.lstat(folder).st_ctime_ns < closed_since_ns:
-            raise
-        os.close(entered(folder))
-        scan = os.scandir(folder)
-    with scan as found:
-        return list(islice(found, most))
 
 
 EntryVersion = tuple[int, int, int]

@@ -112,12 +112,7 @@ class ModelClient:
                 self._refuse_long_wait(error)
                 if not error.retryable or attempt > self.settings.retries:
                     raise
-                limited = error.kind is LLMErrorKind.RATE_LIMIT
-                if limited:
-                    record(_state("rate_limited", str(error.kind), error.message))
-                self._wait(error, attempt, notify)
-                if limited:
-                    record(_state("running", "retry"))
+                self._wait(error, attempt, notify, record)
 
     def _look(self, notify: Callable[[Progress], None]) -> None:
         if self._looked:
@@ -238,7 +233,16 @@ class ModelClient:
                 hint=f"resume after {when:{form}}",
             ) from error
 
-    def _wait(self, error: LLMError, attempt: int, notify: Callable[[Progress], None]) -> None:
+    def _wait(
+        self,
+        error: LLMError,
+        attempt: int,
+        notify: Callable[[Progress], None],
+        record: Callable[[Event], Event],
+    ) -> None:
+        limited = error.kind is LLMErrorKind.RATE_LIMIT
+        if limited:
+            record(_state("rate_limited", str(error.kind), error.message))
         wait = error.retry_after
         wait = backoff(self.settings, attempt) if wait is None else wait
         until = time.monotonic() + wait
@@ -247,6 +251,8 @@ class ModelClient:
             interrupts.check()
             notify(Status("retrying", detail, left))
             time.sleep(min(_TICK_S, left))
+        if limited:
+            record(_state("running", "retry"))
 
     def _renew_key(self, refused: LLMError) -> bool:
         """Switch to a new key, if there is another one than the refused key; return whether there
