@@ -6,8 +6,8 @@ import os
 import time
 from pathlib import Path
 
-from agentcli.files.output_folder import OutputFolder
 from agentcli.shell.shell import Shell
+from agentcli.workspace.output_folder import OutputFolder
 from benchmarks.bench import Bench
 from benchmarks.report import Figure, figure
 

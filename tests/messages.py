@@ -18,19 +18,19 @@ from itertools import product
 from pathlib import Path
 
 from agentcli.agent.prompts import PromptFacts, PromptManager, SandboxFacts
-from agentcli.files.output_folder import OutputFolder
-from agentcli.files.tracking import FileTracker
 from agentcli.messages import ToolCall
 from agentcli.shell.python import PythonInterpreter
 from agentcli.shell.shell import Shell
 from agentcli.tools.base import ToolContext
 from agentcli.tools.collection import TOOLS, ToolCollection
+from agentcli.workspace.output_folder import OutputFolder
+from agentcli.workspace.tracking import FileTracker
 
 GOLDEN = Path(__file__).parent / "golden" / "messages.txt"
 ROOT = Path(__file__).parents[1] / "agentcli"
 _SPEAKING = (
-    *("agent", "checkpoints", "files", "git", "hooks", "knowledge", "mcp", "memory", "sandbox"),
-    *("security", "shell", "tools", "web", "llm/text_tools.py"),
+    *("agent", "checkpoints", "git", "hooks", "knowledge", "mcp", "memory", "sandbox"),
+    *("security", "shell", "tools", "web", "workspace", "llm/text_tools.py"),
 )
 _SPEAKING_ALONE = (
     "app/checks/answer_schema.py",

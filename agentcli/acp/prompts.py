@@ -21,10 +21,10 @@ from acp.schema import (
 
 from agentcli.app.attachments import attached
 from agentcli.errors import UsageError
-from agentcli.files.images import ImageFault, data_url
 from agentcli.knowledge.tagging import wrap_in_tag
 from agentcli.shell.output import kept_text
 from agentcli.tools.base import ToolContext
+from agentcli.workspace.images import ImageFault, data_url
 
 Block = (
     TextContentBlock

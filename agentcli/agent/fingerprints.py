@@ -23,7 +23,7 @@ from agentcli.events.observations import (
     FileWriteObservation,
     UserRejectObservation,
 )
-from agentcli.files.private import open_regular
+from agentcli.workspace.private import open_regular
 
 _MOST_BYTES = 4_000_000
 """The most to read of an output kept in a file; comparing that takes a tenth of a second."""

@@ -50,8 +50,6 @@ from agentcli.events.observations import (
     ModelSwitchedObservation,
     SessionStartedObservation,
 )
-from agentcli.files.access_scope import TMP
-from agentcli.files.written_places import written_places
 from agentcli.hooks.session_hooks import SessionHooks
 from agentcli.interrupts import shield
 from agentcli.knowledge.knowledge import Knowledge
@@ -72,6 +70,8 @@ from agentcli.settings import Settings
 from agentcli.system import programs
 from agentcli.system.homes import expanded, state_home, user_home
 from agentcli.tools.base import Tool, ToolContext
+from agentcli.workspace.access_scope import TMP
+from agentcli.workspace.written_places import written_places
 
 if TYPE_CHECKING:
     from agentcli.mcp.servers import ToolServers

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from agentcli.app.sandbox import Containment
 from agentcli.browser.browser import Browser, BrowserSettings
-from agentcli.files.output_folder import OutputFolder
 from agentcli.sandbox.scope_finder import find_access_scope
 from agentcli.sandbox.selection import BUBBLEWRAP, Sandbox
 from agentcli.sessions.session import Session
+from agentcli.workspace.output_folder import OutputFolder
 
 FOLDER = "browser"
 

@@ -10,11 +10,11 @@ from agentcli.checkpoints.checkpointer import checkpoints_of
 from agentcli.checkpoints.snapshots import Checkpoints
 from agentcli.errors import SessionError, UsageError
 from agentcli.events import Event
-from agentcli.files.names import is_generated
 from agentcli.sessions.history import steps_with_trees
 from agentcli.sessions.library import store_of
 from agentcli.sessions.search.session_totals import SessionTotals
 from agentcli.sessions.session import read_session
+from agentcli.workspace.names import is_generated
 
 
 def newest_changes(folder: Path, step: int | None) -> tuple[Checkpoints, tuple[str, str] | None]:

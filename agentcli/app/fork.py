@@ -14,13 +14,13 @@ from agentcli.errors import UsageError
 from agentcli.events import Event, Source
 from agentcli.events.actions import MessageAction
 from agentcli.events.observations import SessionStartedObservation
-from agentcli.files.names import quoted_path
 from agentcli.sessions.history import cut_at, former_workspace, snapshot_at
 from agentcli.sessions.manage.forking import copy_events
 from agentcli.sessions.manage.staging import drafting, staging
 from agentcli.sessions.search.finder import new_folder
 from agentcli.sessions.session import SessionRecord, read_session
 from agentcli.system.programs import user_environ
+from agentcli.workspace.names import quoted_path
 
 
 @dataclass(frozen=True)

@@ -11,13 +11,13 @@ from pathlib import Path
 
 from agentcli.app.configuration.places import user_file
 from agentcli.app.sandbox import Containment, with_readable
-from agentcli.files.private import remove_tree
 from agentcli.hooks.runner import HOOK_MARK, HookRunner
 from agentcli.hooks.session_hooks import Hook, SessionHooks
 from agentcli.sandbox.selection import Sandbox
 from agentcli.security.trust import HOOK_FOLDER
 from agentcli.settings import HookSettings
 from agentcli.system.programs import distrusted, sanitize_environment
+from agentcli.workspace.private import remove_tree
 
 COPY_VARIABLE = "AGENT_HOOKS"
 

@@ -11,11 +11,11 @@ from agentcli.events import Event, Source
 from agentcli.events.actions import MessageAction, is_user_message
 from agentcli.events.live import live, newest_first
 from agentcli.events.progress import Notice
-from agentcli.files.access_scope import TMP
-from agentcli.files.names import display_path
 from agentcli.sandbox.named_paths import paths_named, why_not_shown
 from agentcli.sessions.session import Session
 from agentcli.tools.base import ToolContext
+from agentcli.workspace.access_scope import TMP
+from agentcli.workspace.names import display_path
 
 BEFORE_MENTIONED = "\n\n[@session:"
 """How the part of a message begins that tells about a session it mentions."""

@@ -18,7 +18,6 @@ from agentcli.events.observations import (
     CmdOutputObservation,
     SessionStartedObservation,
 )
-from agentcli.files.private import remove_tree
 from agentcli.messages import ToolSchema
 from agentcli.security.redact import MASK
 from agentcli.sessions import inbox
@@ -27,6 +26,7 @@ from agentcli.sessions.search.finder import exists, state_of
 from agentcli.sessions.session import Session, read_session
 from agentcli.shell.variables import Exports, may_cross, restorable
 from agentcli.system.processes import kill_marked
+from agentcli.workspace.private import remove_tree
 
 
 def workspace_of(folder: Path) -> Path:

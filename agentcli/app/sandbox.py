@@ -18,7 +18,6 @@ from agentcli.app.configuration.places import (
 )
 from agentcli.app.workspace_warnings import only_named, require_named_folders, workspace_warnings
 from agentcli.errors import ConfigError
-from agentcli.files.access_scope import TMP, AccessScope
 from agentcli.sandbox.environment import command_environment
 from agentcli.sandbox.scope_finder import find_access_scope
 from agentcli.sandbox.selection import BUBBLEWRAP, NO_LAYER, Sandbox, choose_sandbox
@@ -27,6 +26,7 @@ from agentcli.sessions.library import library_of
 from agentcli.settings import Settings
 from agentcli.system import programs
 from agentcli.system.homes import expanded, user_home
+from agentcli.workspace.access_scope import TMP, AccessScope
 
 OUTPUTS = "outputs"
 TMP_FOLDER = "tmp"

@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from agentcli.app.sandbox import Containment
-from agentcli.files.access_scope import TMP
 from agentcli.mcp.plan import HttpServer, ServerPlan, StdioServer
 from agentcli.mcp.variables import MissingVariable, filled
 from agentcli.sandbox.named_paths import why_not_shown
@@ -17,6 +16,7 @@ from agentcli.sandbox.selection import BUBBLEWRAP, Sandbox, SpawnOptions
 from agentcli.security.secret_variables import masked_values
 from agentcli.settings import ServerSettings, is_server_name, named_servers
 from agentcli.system.homes import expanded
+from agentcli.workspace.access_scope import TMP
 
 Learn = Callable[..., None]
 

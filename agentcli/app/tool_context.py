@@ -12,10 +12,6 @@ from agentcli.app.sandbox import CHECK_FOLDER, Containment
 from agentcli.events import Event
 from agentcli.events.actions import AskUserAction, is_user_message
 from agentcli.events.live import live, newest_first
-from agentcli.files.output_folder import OutputFolder
-from agentcli.files.private import remove_tree
-from agentcli.files.tracking import FileTracker
-from agentcli.files.written_places import add_written_places
 from agentcli.interrupts import pause_countdown
 from agentcli.llm.image_limits import image_limits
 from agentcli.sessions.session import Session
@@ -24,6 +20,10 @@ from agentcli.shell.python import PythonInterpreter
 from agentcli.shell.shell import Shell
 from agentcli.tools.base import ToolContext
 from agentcli.web.page import PageLimits
+from agentcli.workspace.output_folder import OutputFolder
+from agentcli.workspace.private import remove_tree
+from agentcli.workspace.tracking import FileTracker
+from agentcli.workspace.written_places import add_written_places
 
 _SHELL, _PYTHON = "shell", "python"
 """Folders of a session for the pipes of its interpreters; useless once those have ended."""

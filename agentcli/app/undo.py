@@ -18,7 +18,6 @@ from agentcli.events import Source
 from agentcli.events.actions import MessageAction, RewindAction
 from agentcli.events.live import newest
 from agentcli.events.observations import CheckpointObservation, RestoreStartedObservation
-from agentcli.files.names import display_path, first_names, quoted_path
 from agentcli.sessions.history import (
     StepTrees,
     cut_at,
@@ -30,6 +29,7 @@ from agentcli.sessions.history import (
 )
 from agentcli.sessions.recovery import partial_restore_message
 from agentcli.sessions.session import Session
+from agentcli.workspace.names import display_path, first_names, quoted_path
 
 _LONGEST_NAME = 200
 _MOST_NAMED = 20

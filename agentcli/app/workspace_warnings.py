@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from agentcli.errors import ConfigError
-from agentcli.files.names import display_path
 from agentcli.git.repositories import find_repository
 from agentcli.sandbox.selection import NO_LAYER
 from agentcli.settings import Settings
+from agentcli.workspace.names import display_path
 
 NameFolders = Callable[[Path, Path], Sequence[str]]
 """Asks the user which folders may be written to, given a workspace that is or holds the home

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from agentcli.batch.folders import BatchFolders
 from agentcli.errors import SessionError, UsageError, os_error_text
-from agentcli.files.private import try_lock
 from agentcli.system.processes import process_stat
+from agentcli.workspace.private import try_lock
 
 _PATIENCE_S = 20.0
 """How long workers of a killed start have to record what they were doing."""

@@ -19,13 +19,13 @@ from agentcli.batch.folders import BatchFolders
 from agentcli.batch.locking import held
 from agentcli.batch.task import Order
 from agentcli.errors import ConfigError, SessionError
-from agentcli.files.git_layout import GIT
-from agentcli.files.private import read_private, remove_tree, replace_durably
 from agentcli.git.cloning import CloneFailed
 from agentcli.git.mirrors import WatchedTree, begin_repository, check_out
 from agentcli.sessions.search.finder import new_folder
 from agentcli.system.homes import state_home
 from agentcli.system.programs import find_program, user_environ
+from agentcli.workspace.git_layout import GIT
+from agentcli.workspace.private import read_private, remove_tree, replace_durably
 
 _MOST_PATCH_BYTES = 50_000_000
 

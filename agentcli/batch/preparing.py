@@ -13,12 +13,12 @@ from agentcli.batch.place import find_git, task_record
 from agentcli.batch.task import Order, Task
 from agentcli.batch.tasks_file import TaskEntry, refuse
 from agentcli.errors import ConfigError
-from agentcli.files.private import remove_tree
 from agentcli.git.cloning import CloneFailed, without_login
 from agentcli.git.mirrors import commits_of, mirror
 from agentcli.llm.roles import Roles
 from agentcli.settings import Settings
 from agentcli.system.programs import user_environ
+from agentcli.workspace.private import remove_tree
 
 _DEFAULT = "HEAD"
 _LIMITS = {"max_turns": "agent.max_turns", "max_time_s": "agent.max_time_s"}

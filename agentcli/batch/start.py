@@ -23,11 +23,11 @@ from agentcli.batch.summary import Summary, markdown, plot
 from agentcli.batch.task import Order
 from agentcli.batch.tasks_file import read_tasks
 from agentcli.errors import SessionError, UsageError, os_error_text
-from agentcli.files.private import replace_atomically
 from agentcli.llm.catalog import Catalog
 from agentcli.llm.spending import spent_usd
 from agentcli.sessions.search.finder import exists, state_of
 from agentcli.system.programs import user_environ
+from agentcli.workspace.private import replace_atomically
 
 
 @dataclass(frozen=True)

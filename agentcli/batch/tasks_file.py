@@ -14,10 +14,10 @@ from pydantic import ValidationError
 
 from agentcli.batch.task import Task
 from agentcli.errors import UsageError
-from agentcli.files.git_layout import GIT
-from agentcli.files.private import NotRegular, read_regular
 from agentcli.git.cloning import is_url
 from agentcli.system.homes import expanded
+from agentcli.workspace.git_layout import GIT
+from agentcli.workspace.private import NotRegular, read_regular
 
 _MOST_BYTES = 200_000_000
 _MOST_FAULTS = 10

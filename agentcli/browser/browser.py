@@ -20,15 +20,15 @@ from typing import Any
 from agentcli import interrupts
 from agentcli.browser.finding import BrowserMissing, find_browser
 from agentcli.errors import ToolError
-from agentcli.files.output_folder import OutputFolder
-from agentcli.files.private import remove_tree
-from agentcli.files.rooted_folder import RootedFolder
 from agentcli.interrupts import shield
 from agentcli.sandbox.selection import BUBBLEWRAP, Sandbox
 from agentcli.sandbox.start_script import start_script
 from agentcli.system import processes
 from agentcli.system.processes import ENVIRONMENT_MARK
 from agentcli.system.programs import find_program
+from agentcli.workspace.output_folder import OutputFolder
+from agentcli.workspace.private import remove_tree
+from agentcli.workspace.rooted_folder import RootedFolder
 
 MAX_FILE_BYTES = 50_000_000
 """Largest download kept, in bytes."""

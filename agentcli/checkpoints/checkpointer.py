@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 from agentcli.errors import SessionError
 from agentcli.events import Action
 from agentcli.events.observations import CheckpointObservation
-from agentcli.files.access_scope import LARGEST_COVERED, Coverage
-from agentcli.files.names import is_generated
-from agentcli.files.written_places import written_places
 from agentcli.system import programs
+from agentcli.workspace.access_scope import LARGEST_COVERED, Coverage
+from agentcli.workspace.names import is_generated
+from agentcli.workspace.written_places import written_places
 
 if TYPE_CHECKING:
     from agentcli.checkpoints.snapshots import Checkpoint, Checkpoints

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from agentcli.files.private import replace_atomically
+from agentcli.workspace.private import replace_atomically
 
 _HEADER = b"agent workspace scan 2"
 _REASONS = ("folders", "files")

@@ -17,7 +17,7 @@ from io import BufferedRandom
 from pathlib import Path
 
 from agentcli.checkpoints.store_git import CheckpointError, Git
-from agentcli.files.private import replace_atomically
+from agentcli.workspace.private import replace_atomically
 
 EMPTY_TREE = bytes.fromhex("4b825dc642cb6eb9a060e54bf8d69288fbee4904")
 _FAST = 1

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import IO, BinaryIO
 
 from agentcli.checkpoints.paths import LOOSE
-from agentcli.files.private import link_open_file
+from agentcli.workspace.private import link_open_file
 
 MOST_COPIED = 256_000_000
 """Most bytes of packs that a session copies where the file system can't share blocks. Further packs

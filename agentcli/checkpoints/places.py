@@ -14,9 +14,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from agentcli.files.opening import name_on_disk
-from agentcli.files.private import dump_json
 from agentcli.git.repositories import find_repository
+from agentcli.workspace.opening import name_on_disk
+from agentcli.workspace.private import dump_json
 
 COMMON = b"."
 """The path of a git folder outside of `root`; its files are `./HEAD` and so on."""

@@ -15,9 +15,9 @@ from agentcli.checkpoints.paths import is_object, is_pack, repository_of
 from agentcli.checkpoints.places import WorkspaceFolders
 from agentcli.checkpoints.scan import FileFacts
 from agentcli.checkpoints.trees import KEPT, Entry, FolderChange, entry_mode
-from agentcli.files.access_scope import LARGEST_COVERED
-from agentcli.files.names import size_text
-from agentcli.files.rooted_folder import RootedFolder
+from agentcli.workspace.access_scope import LARGEST_COVERED
+from agentcli.workspace.names import size_text
+from agentcli.workspace.rooted_folder import RootedFolder
 
 UNREADABLE = "can't be read"
 STORED = (b"f", b"l")

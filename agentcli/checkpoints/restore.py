@@ -11,7 +11,7 @@ from agentcli.checkpoints.object_store import ObjectStore
 from agentcli.checkpoints.pack_store import PackStore, copy_bytes, share
 from agentcli.checkpoints.store_git import CheckpointError
 from agentcli.checkpoints.trees import Difference, Entry
-from agentcli.files.folder_writer import FolderWriter
+from agentcli.workspace.folder_writer import FolderWriter
 
 
 class Restorer:

@@ -10,7 +10,7 @@ from pathlib import Path
 from agentcli.checkpoints.scan import REPOSITORY, FileFacts
 from agentcli.checkpoints.store_git import CheckpointError, Git, has_git
 from agentcli.checkpoints.trees import with_parents
-from agentcli.files.names import GENERATED
+from agentcli.workspace.names import GENERATED
 
 IGNORED_FILES = 5_000
 IGNORED_BYTES = 200_000_000

@@ -31,10 +31,10 @@ from agentcli.checkpoints.trees import (
     is_folder,
     with_parents,
 )
-from agentcli.files.git_layout import pointed_place
-from agentcli.files.names import GENERATED, first_names
-from agentcli.files.rooted_folder import RootedFolder
 from agentcli.git.repositories import id_bytes_by, object_id_bytes
+from agentcli.workspace.git_layout import pointed_place
+from agentcli.workspace.names import GENERATED, first_names
+from agentcli.workspace.rooted_folder import RootedFolder
 
 __all__ = ["Change", "Checkpoint", "CheckpointError", "Checkpoints", "Restored"]
 

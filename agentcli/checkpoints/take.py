@@ -46,7 +46,7 @@ from agentcli.checkpoints.trees import (
     Trees,
     with_parents,
 )
-from agentcli.files.rooted_folder import walk
+from agentcli.workspace.rooted_folder import walk
 
 _CACHE = "scan"
 _ONE_BY_ONE = 100

@@ -11,9 +11,9 @@ from agentcli.app.configuration.places import PROJECT_FILE, user_file
 from agentcli.cli.options import option
 from agentcli.cli.places import resolved_target
 from agentcli.errors import ConfigError, UsageError, os_error_text
-from agentcli.files.private import read_regular, replace_durably
 from agentcli.mcp.servers_file import FILE, server_values, with_server
 from agentcli.system.programs import user_environ
+from agentcli.workspace.private import read_regular, replace_durably
 
 ProjectFlag = Annotated[bool, option("--project", f"In {FILE} of this folder.")]
 _MAX_BYTES = 1_000_000

@@ -11,11 +11,11 @@ from pathlib import Path
 
 from agentcli.app.configuration.places import resolve_workspace
 from agentcli.errors import SessionError, UsageError
-from agentcli.files.private import replacing
-from agentcli.files.written_places import written_places
 from agentcli.system.homes import state_home
 from agentcli.system.programs import user_environ
 from agentcli.ui.sanitize import printable
+from agentcli.workspace.private import replacing
+from agentcli.workspace.written_places import written_places
 
 _CHOOSE_ANOTHER = "choose another name, or name what the link leads to"
 _MOST_LINKS = 40

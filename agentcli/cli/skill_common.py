@@ -10,11 +10,11 @@ from agentcli.app.configuration.trust import is_trusted, load_with_trust, requir
 from agentcli.cli.options import option
 from agentcli.cli.places import here
 from agentcli.errors import UsageError
-from agentcli.files.names import PROJECT_SKILL_FOLDERS
 from agentcli.knowledge.instructions import repository_root
 from agentcli.knowledge.knowledge import read_skills
 from agentcli.knowledge.skills import Skill, Skills
 from agentcli.system.programs import user_environ
+from agentcli.workspace.names import PROJECT_SKILL_FOLDERS
 
 ProjectFlag = Annotated[
     bool, option("--project", "In .agents/skills of this project, not in your own.")

@@ -15,7 +15,9 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Generic, TypeVar
 
-from agentcli.files.git_layout import (
+from agentcli.git.quarantine import SETTLED_NS
+from agentcli.git.repositories import FolderListing, inner_git_folders
+from agentcli.workspace.git_layout import (
     DATA_FOLDERS,
     INFO,
     LOCKED,
@@ -26,9 +28,7 @@ from agentcli.files.git_layout import (
     is_routine_info_name,
     is_routine_name,
 )
-from agentcli.files.opening import opened_below
-from agentcli.git.quarantine import SETTLED_NS
-from agentcli.git.repositories import FolderListing, inner_git_folders
+from agentcli.workspace.opening import opened_below
 
 MOST_NAMES = 5_000
 _MOST_FOUND = 500

@@ -16,18 +16,6 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
-from agentcli.files.git_layout import (
-    DATA_FOLDERS,
-    GIT,
-    named_place,
-    pointed_place,
-    real_place,
-)
-from agentcli.files.names import display_path
-from agentcli.files.opening import opened_below, opened_folder
-from agentcli.files.private import listable
-from agentcli.files.rooted_folder import walk
-from agentcli.files.set_id import clear_set_id, hands_down_its_group
 from agentcli.git.config_files import Setting, is_harmless, sanitize_config
 from agentcli.git.control_files import MOST_NAMES
 from agentcli.git.quarantine import Identity, Quarantine, content, identity
@@ -41,6 +29,18 @@ from agentcli.git.repositories import (
 )
 from agentcli.git.seal import Finding
 from agentcli.git.work_data import WorkData
+from agentcli.workspace.git_layout import (
+    DATA_FOLDERS,
+    GIT,
+    named_place,
+    pointed_place,
+    real_place,
+)
+from agentcli.workspace.names import display_path
+from agentcli.workspace.opening import opened_below, opened_folder
+from agentcli.workspace.private import listable
+from agentcli.workspace.rooted_folder import walk
+from agentcli.workspace.set_id import clear_set_id, hands_down_its_group
 
 _MOST_ENTRIES = 50_000
 """How many entries of a workspace are searched for repositories."""

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from agentcli.files.private import read_private
 from agentcli.git.config_files import mentions_places, named_by_settings, parse
 from agentcli.system.homes import user_home
+from agentcli.workspace.private import read_private
 
 _MOST_FILES = 50
 _LARGEST_FILE = 262_144

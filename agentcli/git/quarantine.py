@@ -14,8 +14,8 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from agentcli.files.git_layout import ASIDE
-from agentcli.files.private import copy_owner_and_mode, read_regular, replacing, write_private
+from agentcli.workspace.git_layout import ASIDE
+from agentcli.workspace.private import copy_owner_and_mode, read_regular, replacing, write_private
 
 LARGEST_KNOWN = 262_144
 """Largest file whose content is kept so that it can be restored, in bytes."""

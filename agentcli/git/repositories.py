@@ -15,7 +15,9 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import NamedTuple
 
-from agentcli.files.git_layout import (
+from agentcli.git.config_files import parse
+from agentcli.git.index import GITLINK, GITLINK_MODE, LARGEST, read_index
+from agentcli.workspace.git_layout import (
     DATA_FOLDERS,
     GIT,
     INFO,
@@ -27,11 +29,9 @@ from agentcli.files.git_layout import (
     pointed_place,
     real_place,
 )
-from agentcli.files.names import GENERATED
-from agentcli.files.opening import opened_folder
-from agentcli.files.private import read_private
-from agentcli.git.config_files import parse
-from agentcli.git.index import GITLINK, GITLINK_MODE, LARGEST, read_index
+from agentcli.workspace.names import GENERATED
+from agentcli.workspace.opening import opened_folder
+from agentcli.workspace.private import read_private
 
 _MAX_FILE_BYTES = 65_536
 _LARGEST_CONFIG = 1_000_000

@@ -11,10 +11,10 @@ from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
-from agentcli.files.git_layout import MODULES
-from agentcli.files.private import read_private
 from agentcli.git.config_files import parse
 from agentcli.git.repositories import folders_of, git_folders_in, top_of
+from agentcli.workspace.git_layout import MODULES
+from agentcli.workspace.private import read_private
 
 _MOST_BYTES = 1_000_000
 _MOST_FILES = 200

@@ -15,14 +15,6 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from agentcli.files.git_layout import (
-    DATA_FOLDERS,
-    GIT,
-    INFO,
-    named_place,
-    real_place,
-)
-from agentcli.files.opening import opened_below, opened_folder
 from agentcli.git.config_files import adds_only_harmless, parse
 from agentcli.git.control_files import ControlFiles, Infos, TooManyEntries
 from agentcli.git.letting_in import let_in
@@ -34,6 +26,14 @@ from agentcli.git.quarantine import (
     record_file,
 )
 from agentcli.git.repositories import is_worktree_folder
+from agentcli.workspace.git_layout import (
+    DATA_FOLDERS,
+    GIT,
+    INFO,
+    named_place,
+    real_place,
+)
+from agentcli.workspace.opening import opened_below, opened_folder
 
 _ANCHOR_FLAGS = getattr(os, "O_PATH", 0) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 SETTINGS = ("config", "config.worktree")

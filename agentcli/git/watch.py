@@ -21,18 +21,6 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from agentcli.events.observations import GitCleanupObservation
-from agentcli.files.access_scope import AccessScope
-from agentcli.files.git_layout import (
-    ASIDE,
-    DATA_FOLDERS,
-    GIT,
-    INFO,
-    MODULES,
-    WORKTREES,
-    is_routine_name,
-)
-from agentcli.files.guard import CLOCK_SLACK_NS
-from agentcli.files.names import display_path, first_names, quoted_path
 from agentcli.git.control_files import TooManyEntries
 from agentcli.git.disarm import Disarmer, inventory, set_ids_cleared
 from agentcli.git.quarantine import Identity, Quarantine, identity
@@ -42,6 +30,18 @@ from agentcli.git.watch_record import RecordFile, WatchRecord, in_use, unfinishe
 from agentcli.git.work_data import todos_of
 from agentcli.interrupts import shield
 from agentcli.system.inotify import Inotify
+from agentcli.workspace.access_scope import AccessScope
+from agentcli.workspace.git_layout import (
+    ASIDE,
+    DATA_FOLDERS,
+    GIT,
+    INFO,
+    MODULES,
+    WORKTREES,
+    is_routine_name,
+)
+from agentcli.workspace.guard import CLOCK_SLACK_NS
+from agentcli.workspace.names import display_path, first_names, quoted_path
 
 FOLDER = "git-set-aside"
 """Where taken files are kept: in the session's folder, which commands can't see."""

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from agentcli.files.private import read_regular, try_lock
 from agentcli.git.disarm import Inventory
 from agentcli.git.quarantine import FileRecord
 from agentcli.git.seal import Seal
+from agentcli.workspace.private import read_regular, try_lock
 
 _LARGEST = 50_000_000
 

@@ -12,7 +12,13 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from agentcli.files.git_layout import (
+from agentcli.git.config_files import parse
+from agentcli.git.index import LARGEST, Index, index_data, read_index
+from agentcli.git.path_rules import is_refused, refused
+from agentcli.git.quarantine import SETTLED_NS, content
+from agentcli.git.removals import Removals
+from agentcli.git.repositories import is_worktree_folder, main_folder, object_id_bytes
+from agentcli.workspace.git_layout import (
     DATA_FOLDERS,
     GIT,
     MODULES,
@@ -21,15 +27,9 @@ from agentcli.files.git_layout import (
     pointed_place,
     real_place,
 )
-from agentcli.files.names import display_path, first_names
-from agentcli.files.opening import opened_below, opened_folder
-from agentcli.files.private import read_private, read_regular
-from agentcli.git.config_files import parse
-from agentcli.git.index import LARGEST, Index, index_data, read_index
-from agentcli.git.path_rules import is_refused, refused
-from agentcli.git.quarantine import SETTLED_NS, content
-from agentcli.git.removals import Removals
-from agentcli.git.repositories import is_worktree_folder, main_folder, object_id_bytes
+from agentcli.workspace.names import display_path, first_names
+from agentcli.workspace.opening import opened_below, opened_folder
+from agentcli.workspace.private import read_private, read_regular
 
 _LONGEST_PATH = 4096
 """git opens no file with a longer path."""

@@ -16,9 +16,9 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError
 
-from agentcli.files.bounded_files import UnreadableText
 from agentcli.knowledge.definition_files import project_texts, user_texts
 from agentcli.knowledge.front_matter import parse
+from agentcli.workspace.bounded_files import UnreadableText
 
 MAX_AGENT_BYTES = 64 * 1024
 MOST_AGENTS = 50

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from agentcli.files.bounded_files import UnreadableText, read_bounded
+from agentcli.workspace.bounded_files import UnreadableText, read_bounded
 
 
 def user_texts(

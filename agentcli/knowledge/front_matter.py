@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from agentcli.files.bounded_files import UnreadableText
+from agentcli.workspace.bounded_files import UnreadableText
 
 _HEADER = re.compile(r"\A\s*---[ \t]*\n(.*?)^---[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE)
 _LARGEST_HEADER = 8 * 1024

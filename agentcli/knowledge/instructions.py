@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from agentcli.files.bounded_files import UnreadableText, nothing_against, read_bounded
 from agentcli.knowledge.outline import condensed_instructions
 from agentcli.knowledge.workspace_facts import ascii_safe
+from agentcli.workspace.bounded_files import UnreadableText, nothing_against, read_bounded
 
 NAMES = ("AGENTS.md", "CLAUDE.md")
 """Names of instruction files; of each folder only the first one found counts."""

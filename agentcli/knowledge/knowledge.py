@@ -18,8 +18,6 @@ from agentcli.events.actions import MessageAction, RecallAction, RewindAction
 from agentcli.events.live import live, newest_first
 from agentcli.events.observations import RecallObservation
 from agentcli.events.progress import Notice
-from agentcli.files.bounded_files import nothing_against
-from agentcli.files.names import PROJECT_SKILL_FOLDERS, first_names
 from agentcli.knowledge.instructions import (
     MAX_BYTES,
     InstructionFile,
@@ -30,6 +28,8 @@ from agentcli.knowledge.instructions import (
 from agentcli.knowledge.skills import Skill, Skills, TaskCall, load_skills
 from agentcli.knowledge.tagging import digest, wrap_in_tag
 from agentcli.knowledge.workspace_facts import WorkspaceFacts, ascii_safe
+from agentcli.workspace.bounded_files import nothing_against
+from agentcli.workspace.names import PROJECT_SKILL_FOLDERS, first_names
 
 if TYPE_CHECKING:
     from agentcli.knowledge.notes import Notes

@@ -22,9 +22,9 @@ from agentcli.errors import ToolError
 from agentcli.events import Event, Source
 from agentcli.events.actions import MessageAction
 from agentcli.events.live import newest_first
-from agentcli.files.bounded_files import UnreadableText, read_bounded
-from agentcli.files.private import locked, replace_durably
 from agentcli.knowledge.tagging import digest, escape_tags
+from agentcli.workspace.bounded_files import UnreadableText, read_bounded
+from agentcli.workspace.private import locked, replace_durably
 
 Target = Literal["memory", "user"]
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from agentcli.files.bounded_files import UnreadableText
 from agentcli.knowledge.definition_files import project_texts, split_arguments, user_texts
 from agentcli.knowledge.front_matter import parse
+from agentcli.workspace.bounded_files import UnreadableText
 
 Whose = Literal["yours", "project"]
 

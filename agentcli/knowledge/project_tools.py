@@ -10,8 +10,8 @@ from itertools import islice
 from pathlib import Path
 
 from agentcli.events.json_text import json_value
-from agentcli.files.bounded_files import UnreadableText, read_bounded
 from agentcli.system.programs import find_on
+from agentcli.workspace.bounded_files import UnreadableText, read_bounded
 
 _LARGEST_READ = 64 * 1024
 _MOST_WORKFLOWS = 8

@@ -11,11 +11,11 @@ from tempfile import mkdtemp
 from typing import NoReturn
 
 from agentcli.errors import UsageError, os_error_text
-from agentcli.files.bounded_files import UnreadableText, read_bounded
-from agentcli.files.private import open_regular, remove_tree
-from agentcli.files.rooted_folder import walk
 from agentcli.knowledge.front_matter import parse
 from agentcli.knowledge.skills import SKILL_FILE, TEXT_SUFFIXES, skill_name
+from agentcli.workspace.bounded_files import UnreadableText, read_bounded
+from agentcli.workspace.private import open_regular, remove_tree
+from agentcli.workspace.rooted_folder import walk
 
 MAX_FILES = 1_000
 MAX_BYTES = 50_000_000

@@ -16,11 +16,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Literal
 
-from agentcli.files.bounded_files import UnreadableText, nothing_against, read_bounded
-from agentcli.files.rooted_folder import walk
 from agentcli.knowledge.definition_files import split_arguments
 from agentcli.knowledge.front_matter import FrontMatter, parse
 from agentcli.knowledge.instructions import shown_path
+from agentcli.workspace.bounded_files import UnreadableText, nothing_against, read_bounded
+from agentcli.workspace.rooted_folder import walk
 
 Kind = Literal["repo", "knowledge", "task", "listed"]
 

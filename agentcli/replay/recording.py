@@ -20,9 +20,9 @@ from agentcli.errors import SessionError
 from agentcli.events import Event, OpaqueEvent, event_from_dict, event_to_dict
 from agentcli.events.observations import SessionStartedObservation
 from agentcli.events.recorded_replies import RECORDING, RECORDING_FORMAT, is_newer
-from agentcli.files.private import open_regular
 from agentcli.replay.recorded_file import RecordedFile
 from agentcli.sessions.transfer.importing import require_plain, require_sane
+from agentcli.workspace.private import open_regular
 
 _MOST_BYTES = 256 * 1024 * 1024
 _SESSION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,60}")

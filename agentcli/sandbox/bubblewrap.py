@@ -15,11 +15,11 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from agentcli.files.access_scope import AccessScope
-from agentcli.files.set_id import hands_down_its_group
 from agentcli.git.repositories import is_git_folder
 from agentcli.sandbox.listeners import listening_places
 from agentcli.sandbox.seccomp import seccomp_program
+from agentcli.workspace.access_scope import AccessScope
+from agentcli.workspace.set_id import hands_down_its_group
 
 SECCOMP_FD = 211
 EMPTY_FDS = 212

@@ -18,8 +18,6 @@ import struct
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from agentcli.files.access_scope import OF_THE_KERNEL, AccessScope
-from agentcli.files.set_id import hands_down_its_group
 from agentcli.sandbox.namespaces import SHARED_MEMORY, TERMINALS
 from agentcli.sandbox.seccomp import (
     c_library,
@@ -27,6 +25,8 @@ from agentcli.sandbox.seccomp import (
     seccomp_program,
     set_no_new_privileges,
 )
+from agentcli.workspace.access_scope import OF_THE_KERNEL, AccessScope
+from agentcli.workspace.set_id import hands_down_its_group
 
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _VERSION_FLAG, _PATH_BENEATH = 1, 1

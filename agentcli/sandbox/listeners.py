@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from agentcli.files.access_scope import TMP, AccessScope
+from agentcli.workspace.access_scope import TMP, AccessScope
 
 _UNIX_SOCKETS = Path("/proc/net/unix")
 MOST_SINGLE = 200

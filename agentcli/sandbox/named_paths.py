@@ -14,8 +14,8 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from agentcli.files.access_scope import TMP, AccessScope
-from agentcli.files.private import WRITABLE_BY_OTHERS
+from agentcli.workspace.access_scope import TMP, AccessScope
+from agentcli.workspace.private import WRITABLE_BY_OTHERS
 
 _MOST = 20
 """Most paths taken from one message; someone who means more means a folder."""

@@ -15,13 +15,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from agentcli.files.access_scope import AccessScope
 from agentcli.git.repositories import find_repository
 from agentcli.sandbox.landlock import SCOPES_VERSION, SOCKETS_VERSION, landlock_version
 from agentcli.sandbox.namespaces import SHARED_MEMORY
 from agentcli.sandbox.probe_driver import ATTACKS, WORK
 from agentcli.sandbox.selection import Sandbox, SpawnOptions
 from agentcli.system.processes import process_stat
+from agentcli.workspace.access_scope import AccessScope
 
 _LIMIT_S = 30
 

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from agentcli.files.access_scope import TMP, AccessScope
 from agentcli.git.named_places import named_places
 from agentcli.git.repositories import (
     Repository,
@@ -21,6 +20,7 @@ from agentcli.sandbox.secret_places import secret_places
 from agentcli.sandbox.shown_places import masked_places, shown_places
 from agentcli.system import programs
 from agentcli.system.homes import user_home
+from agentcli.workspace.access_scope import TMP, AccessScope
 
 _SETTINGS = (".agent/config.toml", ".agent/hooks")
 """What a workspace contains for the agent itself. It was trusted, so commands must not change

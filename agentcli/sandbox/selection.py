@@ -16,11 +16,11 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from agentcli.errors import ConfigError
-from agentcli.files.access_scope import AccessScope
-from agentcli.files.private import dump_json
 from agentcli.sandbox.environment import session_caches
 from agentcli.sandbox.layer_notes import notes_on
 from agentcli.system.programs import find_program
+from agentcli.workspace.access_scope import AccessScope
+from agentcli.workspace.private import dump_json
 
 if TYPE_CHECKING:
     from agentcli.sandbox.renames import Renames

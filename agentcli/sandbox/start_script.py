@@ -6,10 +6,10 @@ import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from agentcli.files.private import write_private
 from agentcli.sandbox.bubblewrap import EMPTY_FDS, SECCOMP_FD, bubblewrap_options
 from agentcli.sandbox.seccomp import AF_INET, AF_INET6, AF_UNIX
 from agentcli.sandbox.selection import Sandbox
+from agentcli.workspace.private import write_private
 
 _LARGEST_FILE_KB = 1_000_000
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from agentcli.errors import ConfigError
-from agentcli.files.names import PROJECT_SKILL_FOLDERS
-from agentcli.files.private import (
+from agentcli.workspace.names import PROJECT_SKILL_FOLDERS
+from agentcli.workspace.private import (
     WRITABLE_BY_OTHERS,
     NotRegular,
     locked,

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from agentcli.errors import SessionError
-from agentcli.files.private import read_regular
 from agentcli.sessions.pages import PAGE, read_page
 from agentcli.sessions.store import StoredLog
+from agentcli.workspace.private import read_regular
 
 _EVENT_FILE = re.compile(r"[0-9]{9}\.json", re.ASCII)
 

@@ -9,12 +9,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from agentcli.errors import SessionError
-from agentcli.files.private import remove_tree, sync_names
 from agentcli.sessions.file_store import FileStore, kept_elsewhere
 from agentcli.sessions.lock import holders_of
 from agentcli.sessions.reading import state_or_empty
 from agentcli.sessions.state import State
 from agentcli.sessions.store import Holder, Library
+from agentcli.workspace.private import remove_tree, sync_names
 
 SESSIONS = "sessions"
 """The folder of a home that contains one folder per session."""

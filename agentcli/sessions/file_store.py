@@ -17,14 +17,6 @@ from typing import Any, Self
 
 from agentcli.errors import SessionError
 from agentcli.events.json_text import compact_json
-from agentcli.files.private import (
-    link_open_file,
-    read_private,
-    remove_tree,
-    replace_atomically,
-    sync_names,
-    sync_names_above,
-)
 from agentcli.sessions.event_files import event_path, read_events, read_log
 from agentcli.sessions.lock import SessionLock, holder_of
 from agentcli.sessions.manage.ownership import require_own, require_safe_place
@@ -32,6 +24,14 @@ from agentcli.sessions.pages import PAGE, read_page, write_page
 from agentcli.sessions.state import State, load_state, save_state
 from agentcli.sessions.store import Holder, Store, StoredLog
 from agentcli.sessions.write_faults import NO_ROOM, unwritable
+from agentcli.workspace.private import (
+    link_open_file,
+    read_private,
+    remove_tree,
+    replace_atomically,
+    sync_names,
+    sync_names_above,
+)
 
 RESERVE_BYTES = 128 * 1024
 """Disk space set aside, so that work in progress can still be recorded when the disk is full."""

@@ -19,8 +19,8 @@ from typing import Literal
 from agentcli.errors import SessionError
 from agentcli.events import Event
 from agentcli.events.actions import MessageAction
-from agentcli.files.private import read_regular, replace_durably
 from agentcli.sessions.file_store import make_folder
+from agentcli.workspace.private import read_regular, replace_durably
 
 Delivery = Literal["steer", "queue"]
 _LARGEST = 8 * 1024 * 1024

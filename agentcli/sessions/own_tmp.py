@@ -8,8 +8,8 @@ from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 
-from agentcli.files.access_scope import TMP
-from agentcli.files.rooted_folder import walk
+from agentcli.workspace.access_scope import TMP
+from agentcli.workspace.rooted_folder import walk
 
 _MOST_ENTRIES = 2_000
 _OF_TOOLS = re.compile(

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from agentcli.events.json_text import json_value
-from agentcli.files.private import read_regular, replace_atomically
+from agentcli.workspace.private import read_regular, replace_atomically
 
 PAGE = 100
 

@@ -30,7 +30,6 @@ from agentcli.events.observations import (
     ReplyDiscardedObservation,
 )
 from agentcli.events.progress import ReasoningDelta, TextDelta, ToolOutput
-from agentcli.files.private import remove_tree
 from agentcli.interrupts import shield
 from agentcli.sessions.event_log import EventLog
 from agentcli.sessions.library import store_of
@@ -54,6 +53,7 @@ from agentcli.sessions.state import (
 from agentcli.sessions.store import Lock, Store
 from agentcli.sessions.stream_redactor import NoSecrets, Redactor, StreamRedactor
 from agentcli.sessions.write_faults import unwritable
+from agentcli.workspace.private import remove_tree
 
 _SAVE_STATE_EVERY = 20
 _REPLACEMENT = "\ufffd".encode()

@@ -30,8 +30,8 @@ from agentcli.events.observations import (
     SessionStartedObservation,
 )
 from agentcli.events.requirements import RequirementJudgedObservation, RequirementsObservation
-from agentcli.files.private import read_regular, replace_atomically
 from agentcli.sessions.manage.ownership import trusted
+from agentcli.workspace.private import read_regular, replace_atomically
 
 STATE_VERSION = 1
 _MAX_STATE_BYTES = 64 * 1024 * 1024

@@ -7,7 +7,6 @@ import signal
 from collections.abc import Mapping
 from pathlib import Path
 
-from agentcli.files.private import read_private, write_private
 from agentcli.sandbox.selection import SpawnOptions
 from agentcli.shell import bash_lines
 from agentcli.shell.bash_lines import Pipes
@@ -19,6 +18,7 @@ from agentcli.shell.variables import ExportWatch
 from agentcli.system import processes
 from agentcli.system.processes import TerminalWait
 from agentcli.system.programs import find_program
+from agentcli.workspace.private import read_private, write_private
 
 _ASK_S = 10.0
 _END_S = 3.0

@@ -11,16 +11,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
-from agentcli.files.access_scope import AccessScope
-from agentcli.files.names import OUTPUTS_VARIABLE
-from agentcli.files.output_folder import OutputFolder
-from agentcli.files.private import private_folder
 from agentcli.interrupts import shield
 from agentcli.sandbox.selection import NO_LAYER, Sandbox
 from agentcli.shell.exchange import Exchange, Outcome, stop
 from agentcli.shell.output import HEAD_SHARE, Capture, LiveOutput, clean
 from agentcli.shell.terminal import Terminal
 from agentcli.system.processes import ENVIRONMENT_MARK, ProcessHandle
+from agentcli.workspace.access_scope import AccessScope
+from agentcli.workspace.names import OUTPUTS_VARIABLE
+from agentcli.workspace.output_folder import OutputFolder
+from agentcli.workspace.private import private_folder
 
 _STARTS = 5
 """How often to try to start: paths that the sandbox hides may come and go."""

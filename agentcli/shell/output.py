@@ -13,9 +13,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from agentcli.files.names import output_name
-from agentcli.files.output_folder import DISK_BYTES, OutputFolder
 from agentcli.messages import SLACK_CHARS
+from agentcli.workspace.names import output_name
+from agentcli.workspace.output_folder import DISK_BYTES, OutputFolder
 
 KEEP_BYTES = 262_144
 HEAD_SHARE = 0.5

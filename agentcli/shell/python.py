@@ -10,8 +10,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from agentcli.files.images import ImageFault, data_url
-from agentcli.files.private import read_private, write_private
 from agentcli.sandbox.selection import SpawnOptions
 from agentcli.shell.exchange import Exchange, Outcome
 from agentcli.shell.interpreter import (
@@ -26,6 +24,8 @@ from agentcli.shell.terminal import Terminal
 from agentcli.system import processes
 from agentcli.system.processes import ENVIRONMENT_MARK, TerminalWait
 from agentcli.system.workspace_python import interpreter_of
+from agentcli.workspace.images import ImageFault, data_url
+from agentcli.workspace.private import read_private, write_private
 
 _LARGEST_FIGURE = 50_000_000
 _MOST_FIGURES = 8

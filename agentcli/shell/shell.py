@@ -7,8 +7,6 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from agentcli.files.output_folder import DISK_BYTES
-from agentcli.files.private import remove_tree, reserve
 from agentcli.interrupts import shield
 from agentcli.sandbox.hints import WithheldEnvironment, differences
 from agentcli.sandbox.selection import Sandbox
@@ -26,6 +24,8 @@ from agentcli.shell.time_limit import stop_at_limit
 from agentcli.shell.variables import Exports, storable
 from agentcli.system import processes
 from agentcli.system.processes import ENVIRONMENT_MARK
+from agentcli.workspace.output_folder import DISK_BYTES
+from agentcli.workspace.private import remove_tree, reserve
 
 _LONGEST_TYPED_LINE = 4000
 _JOB_CHARS = 4000

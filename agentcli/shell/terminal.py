@@ -20,13 +20,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agentcli.files.private import remove_tree
 from agentcli.sandbox.selection import SpawnOptions
 from agentcli.shell.output import replace_surrogates
 from agentcli.system import processes
 from agentcli.system.processes import ProcessHandle, ProcessStat
 from agentcli.system.reaper import PATIENCE_S as REAPER_PATIENCE_S
 from agentcli.system.reaper import reaper_installer
+from agentcli.workspace.private import remove_tree
 
 if TYPE_CHECKING:
     from agentcli.sandbox.loopback import HostPorts

@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping
 from typing import TypeVar
 
-from agentcli.files.names import OUTPUTS_VARIABLE
 from agentcli.security.secret_variables import is_secret
 from agentcli.system.processes import ENVIRONMENT_MARK
+from agentcli.workspace.names import OUTPUTS_VARIABLE
 
 WITHHELD = "[redacted]"
 """Stored in place of a secret; the masking of secrets in events writes the same text."""

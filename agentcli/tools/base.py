@@ -24,13 +24,13 @@ from agentcli.web.page import JudgeURL, PageLimits
 
 if TYPE_CHECKING:
     from agentcli.browser.browser import Browser
-    from agentcli.files.output_folder import OutputFolder
-    from agentcli.files.tracking import FileTracker
     from agentcli.git.watch import GitWatch
     from agentcli.knowledge.notes import Notes
     from agentcli.sandbox.selection import Sandbox
     from agentcli.shell.python import PythonInterpreter
     from agentcli.shell.shell import Shell
+    from agentcli.workspace.output_folder import OutputFolder
+    from agentcli.workspace.tracking import FileTracker
 
 _SCHEMAS_KEPT = 200
 

@@ -12,7 +12,6 @@ from agentcli.errors import ToolError, TurnInterrupted
 from agentcli.events.actions import CmdRunAction
 from agentcli.events.base import Risk
 from agentcli.events.observations import CmdMetadata, CmdOutputObservation
-from agentcli.files.names import output_name
 from agentcli.sandbox.hints import refused_by_sandbox
 from agentcli.shell.command_result import CommandResult
 from agentcli.tools.base import (
@@ -24,6 +23,7 @@ from agentcli.tools.base import (
     ToolResult,
     with_notes,
 )
+from agentcli.workspace.names import output_name
 
 if TYPE_CHECKING:
     from agentcli.sandbox.selection import Sandbox

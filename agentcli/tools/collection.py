@@ -21,12 +21,12 @@ from agentcli.events import Action, Observation, ToolCallMetadata
 from agentcli.events.actions import CmdRunAction, ToolCallAction
 from agentcli.events.observations import ErrorObservation
 from agentcli.extensions import ExtensionPoint
-from agentcli.files.images import ImageFault
-from agentcli.files.scaling import fit_data_url, image_name
 from agentcli.mended_json import mended
 from agentcli.messages import ImageLimits, ToolCall, ToolSchema
 from agentcli.security.policy.rule import Pattern
 from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolResult, with_notes
+from agentcli.workspace.images import ImageFault
+from agentcli.workspace.scaling import fit_data_url, image_name
 
 MAX_PARALLEL_CALLS = 8
 TELL_SIZE_FROM = 10_000

@@ -12,13 +12,13 @@ from typing import Any
 from agentcli.errors import ToolError
 from agentcli.events.actions import FileEditAction
 from agentcli.events.observations import FileEditObservation
-from agentcli.files.text import TextFile
-from agentcli.files.tracking import undo_text
-from agentcli.files.walking import existing
 from agentcli.shell.variables import WITHHELD
 from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolResult
 from agentcli.tools.read import numbered, shortened, split_lines
 from agentcli.tools.write import diff, introduced_error
+from agentcli.workspace.text import TextFile
+from agentcli.workspace.tracking import undo_text
+from agentcli.workspace.walking import existing
 
 _MAX_UNDO_BYTES = 256_000
 _CONTEXT_LINES = 2

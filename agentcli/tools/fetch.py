@@ -10,13 +10,13 @@ from typing import Any
 from agentcli.errors import ToolError, os_error_text
 from agentcli.events.actions import BrowseURLAction
 from agentcli.events.observations import BrowserOutputObservation
-from agentcli.files.images import ImageFault, data_url
-from agentcli.files.names import output_name, size_text
 from agentcli.knowledge.tagging import wrap_in_tag
 from agentcli.shell.output import SOURCE_HEAD_SHARE, kept_text
 from agentcli.shell.variables import WITHHELD
 from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolResult, with_notes
 from agentcli.web.page import Page
+from agentcli.workspace.images import ImageFault, data_url
+from agentcli.workspace.names import output_name, size_text
 
 _LONGEST_TITLE = 200
 _SUFFIX = re.compile(r"\.\w{1,8}", re.ASCII)

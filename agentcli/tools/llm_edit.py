@@ -8,11 +8,11 @@ from typing import Any
 from agentcli.errors import LLMError, ToolError
 from agentcli.events.actions import FileEditAction
 from agentcli.events.observations import FileEditObservation
-from agentcli.files.walking import existing
 from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolResult
 from agentcli.tools.edit import save_edit
 from agentcli.tools.read import split_lines
 from agentcli.tools.write import introduced_error
+from agentcli.workspace.walking import existing
 
 _MOST_LINES = 600
 _MOST_CHARS = 60_000

@@ -19,13 +19,13 @@ from agentcli.errors import ToolError
 from agentcli.events.actions import FileReadAction
 from agentcli.events.json_text import well_formed
 from agentcli.events.observations import FileReadObservation
-from agentcli.files.images import LARGEST_FILE, NEEDED_BYTES, ImageFault, data_url, kind_of
-from agentcli.files.names import display_path, size_text
-from agentcli.files.opening import Entry
-from agentcli.files.text import MAX_FILE_BYTES, TextFile, decode, digest, text_file
-from agentcli.files.tracking import FileTracker
-from agentcli.files.walking import existing
 from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolResult
+from agentcli.workspace.images import LARGEST_FILE, NEEDED_BYTES, ImageFault, data_url, kind_of
+from agentcli.workspace.names import display_path, size_text
+from agentcli.workspace.opening import Entry
+from agentcli.workspace.text import MAX_FILE_BYTES, TextFile, decode, digest, text_file
+from agentcli.workspace.tracking import FileTracker
+from agentcli.workspace.walking import existing
 
 MAX_LINES = 2000
 MAX_CHARACTERS = 100_000

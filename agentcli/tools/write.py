@@ -11,10 +11,10 @@ from difflib import SequenceMatcher, unified_diff
 from agentcli.errors import ToolError
 from agentcli.events.actions import FileWriteAction
 from agentcli.events.observations import FileWriteObservation
-from agentcli.files.text import TextFile, common_ends, os_errors_told
 from agentcli.shell.variables import WITHHELD
 from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolResult
 from agentcli.tools.read import split_lines
+from agentcli.workspace.text import TextFile, common_ends, os_errors_told
 
 MAX_DIFF_CHARACTERS = 60_000
 _MAX_COMPARED_LINES = 20_000
@@ -140,7 +140,7 @@ def _syntax_error(shown: str, text: str) -> str | None:
         elif shown.endswith(".json"):
             json.loads(text)
         elif shown.endswith(".toml"):
-            from agentcli.files.toml_text import (
+            from agentcli.workspace.toml_text import (
                 load_toml,  # here, as it takes 6 ms that few runs need
             )
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from agentcli.evidence.values import Evidence, TestRun
-from agentcli.files.names import first_names
 from agentcli.ui.sanitize import printable
 from agentcli.ui.summary import count
+from agentcli.workspace.names import first_names
 
 _MOST_NAMED = 5
 _STANDS = {

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agentcli.evidence.values import NOTHING, Evidence
-from agentcli.files.names import first_names
 from agentcli.messages import Usage
+from agentcli.workspace.names import first_names
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,12 +11,12 @@ from typing import Any, cast
 import pytest
 
 from agentcli.errors import ToolError
-from agentcli.files.access_scope import AccessScope
-from agentcli.files.opening import open_file
-from agentcli.files.output_folder import OutputFolder
-from agentcli.files.tracking import FileTracker
 from agentcli.tools import edit, glob, grep, read, write
 from agentcli.tools.base import Tool, ToolContext, ToolResult
+from agentcli.workspace.access_scope import AccessScope
+from agentcli.workspace.opening import open_file
+from agentcli.workspace.output_folder import OutputFolder
+from agentcli.workspace.tracking import FileTracker
 
 CANARY = "canary-7f3a: nobody may read this\n"
 SWAPS = 2_000

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 import agentcli
-from agentcli.files.ripgrep import Ripgrep
 from agentcli.git.cloning import clone
 from agentcli.git.mirrors import mirror
+from agentcli.workspace.ripgrep import Ripgrep
 
 PACKAGE = Path(agentcli.__file__).parent
 CALLS = frozenset({"run", "Popen", "call", "check_call", "check_output", "spawn"})
@@ -34,8 +34,8 @@ STARTS = {
     "cli/conversation/clipboard.py": _STDIN,
     "cli/conversation/editing.py": "the file is named by its whole path",
     "cli/pager.py": _STDIN,
-    "files/matching.py": _STDIN,
-    "files/ripgrep.py": "see below",
+    "workspace/matching.py": _STDIN,
+    "workspace/ripgrep.py": "see below",
     "git/cloning.py": "see below",
     "git/running.py": "remotes follow --, everything else is ours",
     "hooks/runner.py": _USERS,

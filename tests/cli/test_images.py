@@ -10,9 +10,9 @@ import pytest
 
 from agentcli.sessions.session import read_session
 from tests.conftest import MODELS
-from tests.files.test_images import gif, jpeg, png
-from tests.files.test_scaling import drawn
 from tests.server import Call, Reply
+from tests.workspace.test_images import gif, jpeg, png
+from tests.workspace.test_scaling import drawn
 
 CLAUDE = MODELS["anthropic_messages"]
 LOOK = Call("read", {"path": "plot.png"})

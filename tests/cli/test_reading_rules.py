@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import json
 
-from tests.files.test_images import png
 from tests.server import Call, Reply
+from tests.workspace.test_images import png
 
 RULES = ("--set", 'security.deny=["read(*.pem)", "grep(notes/**)", "read(*.png)"]')
 ASKS = ("--set", 'security.ask=["read(*.asked)"]')

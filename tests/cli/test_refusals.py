@@ -7,8 +7,8 @@ import json
 import pytest
 
 from agentcli.llm.provider import address_variable, built_in
-from tests.files.test_images import png
 from tests.server import Call, HttpError, ModelServer, Recorded, Reply
+from tests.workspace.test_images import png
 
 NO_OPTIONS = HttpError(400, message="Unknown parameter: 'stream_options'.")
 UNVERIFIED = HttpError(

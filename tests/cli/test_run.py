@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import LIMIT_S, MODELS
-from tests.files.test_images import png
 from tests.server import Call, HttpError, LengthStop, Reply, Truncated
+from tests.workspace.test_images import png
 
 FIX = [
     Reply("I run the tests.", [Call("bash", {"command": "python3 -m unittest 2>&1"})]),

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from agentcli.errors import ConfigError
-from agentcli.files import private
 from agentcli.security.policy.rules import parse_rule
 from agentcli.security.policy.saved_rules import SavedRules
+from agentcli.workspace import private
 from tests.cli.test_terminal import PROMPT, at_terminal, ended  # noqa: F401 - a fixture
 from tests.server import Call, Reply
 
@@ -75,7 +75,7 @@ def test_one_writer_is_killed_over_and_over_and_no_rule_is_lost(tmp_path):
     path = tmp_path / "rules"
     program = (
         "import os, sys; from pathlib import Path\n"
-        "from agentcli.files import private\n"
+        "from agentcli.workspace import private\n"
         "from agentcli.security.policy.rules import parse_rule\n"
         "from agentcli.security.policy.saved_rules import SavedRules\n"
         "path, number, place = Path(sys.argv[1]), sys.argv[2], sys.argv[3]\n"

@@ -8,9 +8,9 @@ import pytest
 
 from agentcli.llm.provider import built_in
 from tests.cli.test_run import wait_for
-from tests.files.test_images import png
 from tests.server import Call, ModelServer, Reply
 from tests.server.plan import KEY
+from tests.workspace.test_images import png
 
 MODELS = {
     "anthropic": "claude-sonnet-5-5",

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from agentcli.files.access_scope import AccessScope
 from agentcli.hooks.runner import HookRun, HookRunner
 from agentcli.sandbox.selection import choose_sandbox
 from agentcli.system import processes
+from agentcli.workspace.access_scope import AccessScope
 from tests.sandbox.sandboxes import LAYERS
 
 

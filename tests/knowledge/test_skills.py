@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentcli.files.bounded_files import UnreadableText
 from agentcli.knowledge.front_matter import parse
 from agentcli.knowledge.skills import load_skills
+from agentcli.workspace.bounded_files import UnreadableText
 
 KNOWLEDGE = """---
 name: releasing

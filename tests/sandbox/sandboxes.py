@@ -10,14 +10,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agentcli.errors import ConfigError
-from agentcli.files.access_scope import AccessScope
-from agentcli.files.output_folder import OutputFolder
 from agentcli.sandbox.environment import command_environment
 from agentcli.sandbox.scope_finder import find_access_scope
 from agentcli.sandbox.seccomp import _system_calls, seccomp_installer
 from agentcli.sandbox.selection import Sandbox, choose_sandbox
 from agentcli.shell.command_result import CommandResult
 from agentcli.shell.shell import Shell
+from agentcli.workspace.access_scope import AccessScope
+from agentcli.workspace.output_folder import OutputFolder
 
 _ANYWHERE = AccessScope(Path("/"), Path("/"), (), mounts={Path("/tmp"): Path("/tmp")})
 GIT = (

@@ -16,14 +16,14 @@ from pathlib import Path
 import pytest
 
 from agentcli.errors import ConfigError
-from agentcli.files.access_scope import AccessScope
-from agentcli.files.output_folder import OutputFolder
 from agentcli.sandbox import bubblewrap as sandbox_bubblewrap
 from agentcli.sandbox import landlock, listeners
 from agentcli.sandbox.probes import expected, probe, surprises
 from agentcli.sandbox.selection import Sandbox, choose_sandbox
 from agentcli.shell.python import PythonInterpreter
 from agentcli.system import processes
+from agentcli.workspace.access_scope import AccessScope
+from agentcli.workspace.output_folder import OutputFolder
 from tests.sandbox.sandboxes import GIT, LAYERS, Place, git, make_place, make_repository
 from tests.shell.shells import sound, until
 
@@ -89,7 +89,7 @@ def test_the_same_holds_for_a_user_without_rights(everyones, layer):
     shutil.copytree(ours, folder / "agentcli", ignore=shutil.ignore_patterns("__pycache__"))
     program = (
         "import json; from pathlib import Path\n"
-        "from agentcli.files.access_scope import AccessScope\n"
+        "from agentcli.workspace.access_scope import AccessScope\n"
         "from agentcli.sandbox.selection import Sandbox, choose_sandbox\n"
         "from agentcli.sandbox.probes import probe, surprises\n"
         f"here = Path({str(folder)!r}); layer = {layer!r}\n"

@@ -17,8 +17,8 @@ from agentcli.events.actions import (
     IPythonRunCellAction,
     ToolCallAction,
 )
-from agentcli.files.access_scope import AccessScope
 from agentcli.security.policy.hard_blocks import HardBlocks
+from agentcli.workspace.access_scope import AccessScope
 from tests.tables import each_row
 
 

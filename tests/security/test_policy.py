@@ -21,9 +21,9 @@ from agentcli.events.actions import (
     ToolCallAction,
 )
 from agentcli.events.base import Risk
-from agentcli.files.access_scope import AccessScope, Coverage
 from agentcli.security.policy.policy import Policy
 from agentcli.security.policy.rules import parse_grants, parse_rule
+from agentcli.workspace.access_scope import AccessScope, Coverage
 from tests.tables import each_row
 
 EFFECTS = {

@@ -15,8 +15,8 @@ from agentcli.events.actions import (
     ToolCallAction,
 )
 from agentcli.events.base import Risk
-from agentcli.files.access_scope import AccessScope
 from agentcli.security.risk.rating import rate_by_rules
+from agentcli.workspace.access_scope import AccessScope
 from tests.tables import each_row
 
 

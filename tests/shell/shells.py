@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from agentcli.files.access_scope import AccessScope
-from agentcli.files.output_folder import OutputFolder
 from agentcli.sandbox.selection import Sandbox, SpawnOptions
 from agentcli.shell.python import PythonInterpreter
 from agentcli.shell.shell import Shell
 from agentcli.shell.variables import Exports
 from agentcli.system import processes
+from agentcli.workspace.access_scope import AccessScope
+from agentcli.workspace.output_folder import OutputFolder
 
 LIMIT_S = 30
 HAS_PROC = Path("/proc/self/syscall").exists()

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentcli.files.output_folder import OutputFolder
 from agentcli.shell.output import (
     KEEP_BYTES,
     LIVE_BYTES,
@@ -22,6 +21,7 @@ from agentcli.shell.output import (
     RenderedOutput,
     clean,
 )
+from agentcli.workspace.output_folder import OutputFolder
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ from agentcli.shell import python_driver
 from agentcli.shell.python import PythonInterpreter
 from agentcli.system import processes
 from agentcli.system.workspace_python import interpreter_of
-from tests.files.test_images import png
 from tests.shell.shells import around, make_python, needs_proc, until
+from tests.workspace.test_images import png
 
 
 def shown(python: PythonInterpreter, code: str) -> str:

@@ -4,9 +4,9 @@ from typing import Any, cast
 
 import pytest
 
-from agentcli.files.output_folder import OutputFolder
-from agentcli.files.tracking import FileTracker
 from agentcli.tools.base import Tool, ToolContext, ToolResult
+from agentcli.workspace.output_folder import OutputFolder
+from agentcli.workspace.tracking import FileTracker
 
 
 @pytest.fixture

@@ -8,13 +8,13 @@ import re
 import pytest
 
 from agentcli.events.base import Risk
-from agentcli.files.output_folder import OutputFolder
-from agentcli.files.tracking import FileTracker
 from agentcli.messages import ToolCall
 from agentcli.shell.python import PythonInterpreter
 from agentcli.shell.shell import Shell
 from agentcli.tools.base import ToolContext
 from agentcli.tools.collection import TOOLS, ToolCollection
+from agentcli.workspace.output_folder import OutputFolder
+from agentcli.workspace.tracking import FileTracker
 from tests.sandbox.sandboxes import LAYERS, make_place
 
 

@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 from agentcli.errors import ToolError
 from agentcli.events.actions import FileEditAction
 from agentcli.events.observations import FileEditObservation, FileReadObservation
-from agentcli.files.tracking import FileTracker
 from agentcli.tools.edit import TOOL
 from agentcli.tools.read import TOOL as READ
 from agentcli.tools.write import TOOL as WRITE
+from agentcli.workspace.tracking import FileTracker
 
 CODE = "def f(a):\n    b = a + 1\n    return b\n\n\ndef g(a):\n    return a\n"
 

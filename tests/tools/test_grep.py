@@ -9,9 +9,9 @@ import pytest
 from agentcli.errors import ToolError
 from agentcli.events.actions import SearchAction
 from agentcli.events.observations import SearchObservation
-from agentcli.files.access_scope import AccessScope
-from agentcli.files.tracking import FileTracker
 from agentcli.tools.grep import TOOL
+from agentcli.workspace.access_scope import AccessScope
+from agentcli.workspace.tracking import FileTracker
 
 
 @pytest.fixture(params=["ripgrep", "python"], autouse=True)

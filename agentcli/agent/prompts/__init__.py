@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentcli.errors import ConfigError
-from agentcli.files.private import replace_atomically
+from agentcli.workspace.private import replace_atomically
 
 if TYPE_CHECKING:
     from jinja2 import Template

@@ -23,8 +23,8 @@ from referencing.exceptions import Unresolvable
 from referencing.jsonschema import DRAFT202012
 
 from agentcli.errors import UsageError
-from agentcli.files.names import display_path
-from agentcli.files.private import NotRegular, read_regular
+from agentcli.workspace.names import display_path
+from agentcli.workspace.private import NotRegular, read_regular
 
 _DIALECTS = {
     address + end

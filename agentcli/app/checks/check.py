@@ -11,11 +11,11 @@ from typing import Any
 from agentcli.app.sandbox import CHECK_FOLDER
 from agentcli.errors import ConfigError, UsageError
 from agentcli.events.requirements import RequirementJudgedObservation
-from agentcli.files.output_folder import OutputFolder
-from agentcli.files.private import remove_tree
 from agentcli.interrupts import shield
 from agentcli.sandbox.selection import Sandbox
 from agentcli.shell.shell import Shell
+from agentcli.workspace.output_folder import OutputFolder
+from agentcli.workspace.private import remove_tree
 
 LIMIT_S = 600.0
 """Default limit for one run."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from agentcli.app.checks.check import CheckResult
-from agentcli.files.private import dump_json, locked, read_private
+from agentcli.workspace.private import dump_json, locked, read_private
 
 _FILE = "checks.json"
 _MOST = 500

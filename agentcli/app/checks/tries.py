@@ -26,7 +26,6 @@ from agentcli.events import Event, Source
 from agentcli.events.actions import MessageAction, RenameAction
 from agentcli.events.live import newest
 from agentcli.events.observations import CheckpointObservation, SessionStartedObservation
-from agentcli.files.names import display_path, is_generated
 from agentcli.sessions.history import all_snapshots, cut_at, idle_snapshots
 from agentcli.sessions.manage.forking import copy_events
 from agentcli.sessions.manage.staging import scratch, staging
@@ -34,6 +33,7 @@ from agentcli.sessions.search.finder import new_folder, state_of
 from agentcli.sessions.session import Session, SessionRecord, read_session
 from agentcli.sessions.state import State
 from agentcli.settings import Settings
+from agentcli.workspace.names import display_path, is_generated
 
 
 @dataclass(frozen=True)

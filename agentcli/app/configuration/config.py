@@ -19,8 +19,6 @@ from pydantic import BaseModel, ValidationError
 from agentcli.app.configuration.places import MANAGED_FILE, PROJECT_FILE, user_file
 from agentcli.app.configuration.settings_errors import describe_error, dotted_key
 from agentcli.errors import ConfigError
-from agentcli.files.private import NotRegular, ownership_fault, read_regular
-from agentcli.files.toml_text import LongKeyError, load_toml, toml_text
 from agentcli.llm.provider import protocol_names
 from agentcli.settings import (
     HooksSettings,
@@ -30,6 +28,8 @@ from agentcli.settings import (
     Settings,
     flatten,
 )
+from agentcli.workspace.private import NotRegular, ownership_fault, read_regular
+from agentcli.workspace.toml_text import LongKeyError, load_toml, toml_text
 
 ENVIRONMENT_KEYS = {
     "AGENT_MODEL": "model.name",

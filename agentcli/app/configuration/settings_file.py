@@ -14,8 +14,8 @@ from tomlkit.items import AbstractTable
 
 from agentcli.app.configuration.config import check_setting, key_path, read_file
 from agentcli.errors import ConfigError
-from agentcli.files.private import replace_durably
-from agentcli.files.toml_text import toml_text
+from agentcli.workspace.private import replace_durably
+from agentcli.workspace.toml_text import toml_text
 
 
 def set_in_file(path: Path, key: str, value: Any) -> None:

@@ -15,7 +15,6 @@ from agentcli.app.configuration.config import (
 )
 from agentcli.app.hooks import NO_PROJECT_HOOKS, ProjectHooks
 from agentcli.errors import ConfigError, UsageError
-from agentcli.files.names import PROJECT_SKILL_FOLDERS
 from agentcli.security.trust import (
     AGENT_FOLDER,
     COMMAND_FOLDER,
@@ -28,6 +27,7 @@ from agentcli.security.trust import (
     fingerprint,
 )
 from agentcli.system.homes import state_home
+from agentcli.workspace.names import PROJECT_SKILL_FOLDERS
 
 Answer = Literal["yes", "no", "never"]
 Asker = Callable[[Fingerprint, TrustState], Answer]

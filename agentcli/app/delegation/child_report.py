@@ -13,11 +13,11 @@ from agentcli.events.actions import MessageAction
 from agentcli.events.live import newest, newest_first
 from agentcli.events.observations import AgentStateChangedObservation, DelegateObservation
 from agentcli.evidence.fold import child_tests, evidence_of
-from agentcli.files.names import first_names
 from agentcli.memory.projection import clip
 from agentcli.sessions.search.session_totals import totals
 from agentcli.sessions.session import SessionRecord
 from agentcli.sessions.state import AgentState, Metrics
+from agentcli.workspace.names import first_names
 
 MAX_REPORT_CHARS = 24_000
 _FACTS_CHARS = 3_000

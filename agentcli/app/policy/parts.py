@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agentcli.app.sandbox import Containment
-from agentcli.files.access_scope import Coverage
 from agentcli.sessions.session import Session
 from agentcli.settings import AgentSettings
 from agentcli.tools.base import ToolContext
 from agentcli.tools.collection import ToolCollection
+from agentcli.workspace.access_scope import Coverage
 
 
 @dataclass(frozen=True)

@@ -16,13 +16,13 @@ from agentcli.app.configuration.places import rules_file
 from agentcli.app.policy.parts import PolicyParts
 from agentcli.events import Action
 from agentcli.events.observations import DecisionObservation
-from agentcli.files.access_scope import AccessScope, Coverage
-from agentcli.files.reading_rules import ReadingRules
 from agentcli.git.repository_changes import snapshot_repository_config
 from agentcli.security.policy.reading import reading_rules as of_rules
 from agentcli.security.policy.rule import Rule
 from agentcli.settings import Settings
 from agentcli.system.homes import user_home
+from agentcli.workspace.access_scope import AccessScope, Coverage
+from agentcli.workspace.reading_rules import ReadingRules
 
 if TYPE_CHECKING:
     from agentcli.app.policy.full_policy import FullPolicy

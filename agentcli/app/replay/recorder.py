@@ -15,9 +15,6 @@ from agentcli.errors import SessionError
 from agentcli.events import Event, event_from_dict, event_to_dict
 from agentcli.events.actions import RewindAction, is_user_message
 from agentcli.events.observations import CheckpointObservation, SessionStartedObservation
-from agentcli.files.names import is_generated, size_text
-from agentcli.files.private import replace_atomically
-from agentcli.files.rooted_folder import walk
 from agentcli.git.safe import ENVIRONMENT, command
 from agentcli.replay.recorded_file import RecordedFile, files_below, recorded
 from agentcli.replay.recording import RecordingHeader, recording_lines
@@ -25,6 +22,9 @@ from agentcli.security.redact import Redactor
 from agentcli.sessions.session import SessionRecord
 from agentcli.settings import Settings, flatten
 from agentcli.system.programs import find_program
+from agentcli.workspace.names import is_generated, size_text
+from agentcli.workspace.private import replace_atomically
+from agentcli.workspace.rooted_folder import walk
 
 _MOST_BYTES = 64_000_000
 """Most bytes of files. A recording is read as a whole, and belongs beside tests."""

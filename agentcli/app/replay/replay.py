@@ -26,8 +26,6 @@ from agentcli.events.observations import (
     FileWriteObservation,
     SessionStartedObservation,
 )
-from agentcli.files.private import read_regular
-from agentcli.files.text import digest
 from agentcli.replay.compare import Difference, difference
 from agentcli.replay.file_changes import differing_parts
 from agentcli.replay.normalise import Normaliser
@@ -36,6 +34,8 @@ from agentcli.replay.plan import answered_call, plan_replay, why_not_replayed
 from agentcli.sandbox.selection import NO_LAYER
 from agentcli.security.redact import MASK
 from agentcli.sessions.session import Session
+from agentcli.workspace.private import read_regular
+from agentcli.workspace.text import digest
 
 
 @dataclass

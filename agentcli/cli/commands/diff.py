@@ -17,10 +17,10 @@ from agentcli.cli.pager import paged
 from agentcli.cli.sessions.selector import selected_session
 from agentcli.cli.sessions.undo_report import change_as_dict, change_line
 from agentcli.errors import UsageError
-from agentcli.files.names import is_generated
 from agentcli.ui.sanitize import printable
 from agentcli.ui.screen import Screen
 from agentcli.ui.style import Line, Span, Style
+from agentcli.workspace.names import is_generated
 
 
 def diff(

@@ -40,7 +40,6 @@ from agentcli.cli.provider_probe import (
     try_model,
 )
 from agentcli.errors import AgentError, ConfigError, os_error_text
-from agentcli.files.output_folder import OutputFolder
 from agentcli.llm.catalog import Catalog
 from agentcli.llm.probing import Facts
 from agentcli.sandbox.environment import command_environment
@@ -54,6 +53,7 @@ from agentcli.shell.shell import Shell
 from agentcli.system.programs import distrusted, find_program, sanitize_environment, user_environ
 from agentcli.ui.sanitize import folded, say
 from agentcli.ui.summary import count
+from agentcli.workspace.output_folder import OutputFolder
 
 _VERSION_LIMIT_S = 5
 _SHELL_LIMIT_S = 10

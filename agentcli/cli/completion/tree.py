@@ -9,9 +9,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from agentcli.files.private import read_private, replace_atomically
 from agentcli.system.homes import state_home
 from agentcli.system.programs import user_environ
+from agentcli.workspace.private import read_private, replace_atomically
 
 _PACKAGE = Path(__file__).parents[2]
 _MAX_BYTES = 10_000_000

@@ -39,7 +39,6 @@ from agentcli.cli.slash_command import (
     slash_commands,
 )
 from agentcli.errors import SetupNeeded
-from agentcli.files.walking import walk
 from agentcli.sessions.search.finder import offered
 from agentcli.system.programs import user_environ
 from agentcli.ui.folding import FOLDED
@@ -52,6 +51,7 @@ from agentcli.ui.sanitize import printable
 from agentcli.ui.style import Span
 from agentcli.ui.terminal import TerminalRenderer
 from agentcli.ui.transcript import transcript
+from agentcli.workspace.walking import walk
 
 _MOST_SESSIONS = 200
 

@@ -27,12 +27,12 @@ from agentcli.cli.sessions.selector import selected_session
 from agentcli.cli.sessions.upkeep import clean_up_interrupted_work
 from agentcli.cli.terminal import working
 from agentcli.errors import SessionError, UsageError
-from agentcli.files.names import display_path
 from agentcli.replay.recording import Recording, read_recording
 from agentcli.sessions.session import SessionRecord, read_session
 from agentcli.ui.player import Pace, play
 from agentcli.ui.sanitize import printable, say, say_note
 from agentcli.ui.summary import count as counted
+from agentcli.workspace.names import display_path
 
 Source = SessionRecord | Recording
 

@@ -18,14 +18,14 @@ from agentcli.cli.running.work import work
 from agentcli.errors import SessionError, UsageError
 from agentcli.events import Event
 from agentcli.events.actions import is_user_message
-from agentcli.files.git_layout import is_control_file
-from agentcli.files.names import display_path
 from agentcli.git.disarm import disarm_all
 from agentcli.replay.recorded_file import write_below
 from agentcli.replay.recording import Recording
 from agentcli.sessions.history import cut_at
 from agentcli.sessions.session import SessionRecord
 from agentcli.ui.sanitize import say_note
+from agentcli.workspace.git_layout import is_control_file
+from agentcli.workspace.names import display_path
 
 
 def continue_with_model(

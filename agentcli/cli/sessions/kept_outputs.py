@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from agentcli.files.output_folder import DISK_BYTES
-from agentcli.files.private import read_private
 from agentcli.ui.sanitize import say_note
+from agentcli.workspace.output_folder import DISK_BYTES
+from agentcli.workspace.private import read_private
 
 
 def kept_outputs(folder: Path) -> Callable[[str], str | None]:

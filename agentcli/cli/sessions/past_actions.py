@@ -15,8 +15,6 @@ from agentcli.events import Action, Event
 from agentcli.events.actions import CmdRunAction, tool_name
 from agentcli.events.base import Risk
 from agentcli.events.observations import DecisionObservation, SessionStartedObservation
-from agentcli.files.access_scope import AccessScope
-from agentcli.files.tracking import FileTracker
 from agentcli.security.policy.policy import Policy
 from agentcli.security.policy.rule import Rule
 from agentcli.security.risk.rating import rate_by_rules
@@ -27,6 +25,8 @@ from agentcli.system.programs import user_environ
 from agentcli.tools.base import Effect
 from agentcli.tools.collection import TOOLS
 from agentcli.ui.sanitize import say_note
+from agentcli.workspace.access_scope import AccessScope
+from agentcli.workspace.tracking import FileTracker
 
 Against = Annotated[
     list[str] | None,

@@ -10,11 +10,11 @@ from agentcli.cli.sessions.rows import age, label, session_as_dict
 from agentcli.cli.sessions.upkeep import clean_up_interrupted_work
 from agentcli.cli.terminal import confirmed
 from agentcli.errors import AgentError
-from agentcli.files.names import size_text
 from agentcli.sessions.manage.retention import remove, size_of, updated_at
 from agentcli.sessions.state import State
 from agentcli.ui.sanitize import say_note
 from agentcli.ui.summary import count
+from agentcli.workspace.names import size_text
 
 
 def remove_sessions(

@@ -32,7 +32,6 @@ from agentcli.cli.tries.view import TriesView, TryProgress, best_of
 from agentcli.errors import TurnInterrupted, UsageError
 from agentcli.events.progress import Notice
 from agentcli.evidence.fold import EvidenceFold
-from agentcli.files.names import display_path
 from agentcli.interrupts import shield
 from agentcli.messages import Usage
 from agentcli.sessions.library import close_libraries
@@ -40,6 +39,7 @@ from agentcli.sessions.manage.naming import free_name
 from agentcli.sessions.session import SessionRecord, read_session
 from agentcli.system.forked import Forked, fork
 from agentcli.ui.summary import RunSummary
+from agentcli.workspace.names import display_path
 
 _TICK_S = 0.1
 _PATIENCE_S = 15.0

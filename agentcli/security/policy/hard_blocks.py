@@ -20,7 +20,6 @@ from agentcli.events.actions import (
     ToolCallAction,
     path_of,
 )
-from agentcli.files.access_scope import AccessScope
 from agentcli.security.commands.effects import Effect, effects, system_command_name
 from agentcli.security.commands.python_code import read_python
 from agentcli.security.commands.read_only import only_reads
@@ -30,6 +29,7 @@ from agentcli.security.commands.shell_parse import parse_script
 from agentcli.security.commands.shell_paths import Expander, Target
 from agentcli.security.commands.time_limit import TimeLimit
 from agentcli.security.commands.wrappers import SHELLS
+from agentcli.workspace.access_scope import AccessScope
 
 _SYSTEM = [
     Path(folder)

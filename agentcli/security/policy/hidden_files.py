@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from agentcli.files.access_scope import AccessScope
-from agentcli.files.secret_looks import looks_secret
 from agentcli.security.commands.script import Script, SimpleCommand
 from agentcli.security.commands.shell_paths import Expander, Target
+from agentcli.workspace.access_scope import AccessScope
+from agentcli.workspace.secret_looks import looks_secret
 
 _SEARCH_BELOW = frozenset(("grep", "egrep", "fgrep", "rg", "diff"))
 """Commands that show the content of the files below a folder that they are given."""

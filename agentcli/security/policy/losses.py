@@ -18,8 +18,6 @@ from stat import S_ISREG
 
 from agentcli.events import Action
 from agentcli.events.actions import CmdRunAction, IPythonRunCellAction, path_of
-from agentcli.files.access_scope import AccessScope, Coverage
-from agentcli.files.rooted_folder import walk
 from agentcli.security.commands.effects import (
     Effect,
     effects,
@@ -33,6 +31,8 @@ from agentcli.security.commands.script import SimpleCommand, quoted
 from agentcli.security.commands.shell_parse import parse_script
 from agentcli.security.commands.shell_paths import Expander, Target
 from agentcli.security.risk import categories as table
+from agentcli.workspace.access_scope import AccessScope, Coverage
+from agentcli.workspace.rooted_folder import walk
 
 _MOST_FILES = 500
 """Most files named by an action that are added to the checkpoint before it."""

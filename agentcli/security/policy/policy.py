@@ -22,8 +22,6 @@ from agentcli.events.actions import (
 )
 from agentcli.events.base import Risk
 from agentcli.events.observations import DecisionObservation
-from agentcli.files.access_scope import AccessScope, Coverage
-from agentcli.files.secret_looks import looks_secret
 from agentcli.security.commands.read_only import is_read_only, opens_only_named, runs_git
 from agentcli.security.commands.script import Script, SimpleCommand, quoted
 from agentcli.security.commands.shell_parse import parse_script
@@ -46,6 +44,8 @@ from agentcli.security.policy.rules import (
     parse_grants,
     split_grants,
 )
+from agentcli.workspace.access_scope import AccessScope, Coverage
+from agentcli.workspace.secret_looks import looks_secret
 
 _NAMES_SECRET = "it names a file that looks like a secret"
 Mode = Literal["ask", "auto-edit", "plan", "yolo"]

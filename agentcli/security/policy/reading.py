@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 
-from agentcli.files.access_scope import AccessScope
-from agentcli.files.reading_rules import ReadingRule, ReadingRules
 from agentcli.security.policy.file_patterns import pattern_matches
 from agentcli.security.policy.rule import Rule
+from agentcli.workspace.access_scope import AccessScope
+from agentcli.workspace.reading_rules import ReadingRule, ReadingRules
 
 READING = "read"
 """Rules for this tool cover whatever reads files."""

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agentcli.errors import ConfigError
-from agentcli.files.private import locked, open_regular, ownership_fault, replace_durably
 from agentcli.security.policy.rule import Pattern, Rule
 from agentcli.security.policy.rules import check_rule, parse_rule
+from agentcli.workspace.private import locked, open_regular, ownership_fault, replace_durably
 
 _LINE = re.compile(r"(allow|ask|deny) (.+) in (/.*)")
 _MAX_BYTES = 1_000_000

@@ -25,7 +25,6 @@ from agentcli.events.actions import (
     TaskTrackingAction,
 )
 from agentcli.events.base import Risk
-from agentcli.files.access_scope import AccessScope
 from agentcli.security.commands.effects import Effect, deletes_unknown, effects
 from agentcli.security.commands.python_code import PythonCode, read_python
 from agentcli.security.commands.read_only import is_read_only, only_reads
@@ -36,6 +35,7 @@ from agentcli.security.commands.shell_paths import Expander, Target
 from agentcli.security.commands.time_limit import TimeLimit
 from agentcli.security.commands.wrappers import INTERPRETERS, SHELLS, command_name
 from agentcli.security.risk import categories as table
+from agentcli.workspace.access_scope import AccessScope
 
 Rating = tuple[Risk, str]
 

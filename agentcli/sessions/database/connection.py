@@ -16,12 +16,12 @@ from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
 from agentcli.errors import ConfigError, SessionError
-from agentcli.files.private import ownership_fault
 from agentcli.sessions.database.address import Address
 from agentcli.sessions.database.schema import METADATA, SCHEMA, VERSION
 from agentcli.sessions.manage.ownership import require_safe_place
 from agentcli.sessions.store_selection import INSTALL
 from agentcli.sessions.write_faults import unwritable
+from agentcli.workspace.private import ownership_fault
 
 _CONNECT_S = 10
 _LOCK_TIMEOUT_S = 15

@@ -11,7 +11,6 @@ from sqlalchemy import Connection, insert, select
 from agentcli.errors import SessionError
 from agentcli.events import event_from_dict
 from agentcli.events.json_text import compact_json
-from agentcli.files.private import remove_tree
 from agentcli.sessions.database.address import parse_address
 from agentcli.sessions.database.connection import Database
 from agentcli.sessions.database.rows import event_row, state_columns, state_from_row
@@ -24,6 +23,7 @@ from agentcli.sessions.pages import PAGE
 from agentcli.sessions.reading import state_or_empty
 from agentcli.sessions.state import State, fold
 from agentcli.sessions.store import Holder, Library
+from agentcli.workspace.private import remove_tree
 
 
 class DatabaseLibrary(Library):

@@ -11,7 +11,6 @@ from typing import Any, Self
 from sqlalchemy import Text, cast, delete, insert, select
 
 from agentcli.errors import SessionError
-from agentcli.files.private import remove_tree
 from agentcli.sessions.database.connection import Database
 from agentcli.sessions.database.rows import parse_event, state_columns, state_from_row
 from agentcli.sessions.database.schema import EVENTS, SESSIONS
@@ -26,6 +25,7 @@ from agentcli.sessions.file_store import (
 from agentcli.sessions.state import State
 from agentcli.sessions.store import Holder, Store, StoredLog
 from agentcli.sessions.write_faults import writing_to
+from agentcli.workspace.private import remove_tree
 
 STATE_TEXT = cast(SESSIONS.c.metadata, Text)
 _EVENT_TEXT = cast(EVENTS.c.event_data, Text)

@@ -24,13 +24,13 @@ from sqlalchemy import func, insert, select, text, update
 from sqlalchemy.exc import SQLAlchemyError
 
 from agentcli.errors import SessionError
-from agentcli.files.private import remove_tree
 from agentcli.sessions.database.connection import Database, write_transaction
 from agentcli.sessions.database.rows import event_row, state_columns
 from agentcli.sessions.database.schema import EVENTS, SESSIONS
 from agentcli.sessions.lock import SessionLock, holders_of, in_use, parse_holder, this_process
 from agentcli.sessions.state import State
 from agentcli.sessions.store import Holder, Lock
+from agentcli.workspace.private import remove_tree
 
 _LOCK_NAMESPACE = 0x6167656E74
 """Hashed into our keys, because all programs that use a database share its advisory locks."""

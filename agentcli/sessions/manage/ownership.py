@@ -7,7 +7,7 @@ import stat
 from pathlib import Path
 
 from agentcli.errors import SessionError
-from agentcli.files.private import WRITABLE_BY_OTHERS
+from agentcli.workspace.private import WRITABLE_BY_OTHERS
 
 
 def require_own(folder: Path) -> None:

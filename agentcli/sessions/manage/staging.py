@@ -17,12 +17,12 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from agentcli.errors import AgentError, SessionError
-from agentcli.files.private import REMOVAL_S, dump_json, remove_tree
 from agentcli.interrupts import shield
 from agentcli.sessions.file_library import SESSIONS
 from agentcli.sessions.library import library_of, store_of
 from agentcli.sessions.lock import SessionLock
 from agentcli.sessions.store import Library
+from agentcli.workspace.private import REMOVAL_S, dump_json, remove_tree
 
 _SCRAP = "sessions.scrap"
 _NAME = re.compile(r"(.+)-[0-9a-f]{8}", re.ASCII | re.DOTALL)

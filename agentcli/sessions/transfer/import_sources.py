@@ -15,7 +15,7 @@ from typing import IO, Any, BinaryIO, Protocol
 
 from agentcli.errors import SessionError
 from agentcli.events.json_text import json_object
-from agentcli.files.private import NotRegular, open_regular
+from agentcli.workspace.private import NotRegular, open_regular
 
 EVENT_BYTES = 32 * 1024 * 1024
 OUTPUT_BYTES = 50 * 1024 * 1024

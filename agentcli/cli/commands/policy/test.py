@@ -17,11 +17,11 @@ from typing import Annotated, Any
 from agentcli.cli.options import Json, argument
 from agentcli.cli.sessions.past_actions import Against, past_actions, policy_of
 from agentcli.errors import ConfigError, UsageError
-from agentcli.files.toml_text import load_toml
 from agentcli.security.policy.rule import Rule
 from agentcli.security.policy.rules import check_rule, parse_rule
 from agentcli.tools.collection import rule_patterns
 from agentcli.ui.sanitize import printable
+from agentcli.workspace.toml_text import load_toml
 
 _ORDER = ("allow", "ask", "deny")
 

@@ -24,7 +24,6 @@ from agentcli.cli.options import Json, Yes, argument, option
 from agentcli.cli.skill_common import ProjectFlag, target_folder
 from agentcli.cli.terminal import confirmed, working
 from agentcli.errors import UsageError
-from agentcli.files.names import size_text
 from agentcli.git.cloning import CloneFailed, clone, is_url
 from agentcli.knowledge.skill_sources import SkillSource, find_sources
 from agentcli.system.homes import expanded
@@ -32,6 +31,7 @@ from agentcli.system.programs import find_program, user_environ
 from agentcli.ui.sanitize import say_note
 from agentcli.ui.summary import count
 from agentcli.ui.unambiguous_text import reveal_hidden
+from agentcli.workspace.names import size_text
 
 
 def add(

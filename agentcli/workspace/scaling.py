@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from math import sqrt
 from typing import TYPE_CHECKING
 
-from agentcli.files.images import KINDS, MAX_BYTES, MAX_TOGETHER, ImageFault, as_url, inspected
-from agentcli.files.names import size_text
 from agentcli.messages import ImageLimits
+from agentcli.workspace.images import KINDS, MAX_BYTES, MAX_TOGETHER, ImageFault, as_url, inspected
+from agentcli.workspace.names import size_text
 
 if TYPE_CHECKING:
     from PIL import Image

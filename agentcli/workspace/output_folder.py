@@ -8,7 +8,7 @@ from itertools import count
 from pathlib import Path
 from threading import Lock
 
-from agentcli.files.private import reserve
+from agentcli.workspace.private import reserve
 
 MOST_BYTES = 1_000_000_000
 """Default limit for all outputs of a session."""

@@ -17,11 +17,11 @@ from agentcli.events.observations import (
     FileReadObservation,
     FileWriteObservation,
 )
-from agentcli.files.access_scope import AccessScope
-from agentcli.files.names import display_path, parse_path
-from agentcli.files.private import replace_atomically
-from agentcli.files.text import TextFile, digest, text_file
-from agentcli.files.tracking import FileTracker, undo_text
+from agentcli.workspace.access_scope import AccessScope
+from agentcli.workspace.names import display_path, parse_path
+from agentcli.workspace.private import replace_atomically
+from agentcli.workspace.text import TextFile, digest, text_file
+from agentcli.workspace.tracking import FileTracker, undo_text
 
 # --- text ---------------------------------------------------------------------------------------
 

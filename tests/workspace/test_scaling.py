@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageDraw
 
-from agentcli.files.images import MAX_BYTES, ImageFault, data_url
-from agentcli.files.scaling import fit_data_url, fit_image, fit_message_images
 from agentcli.llm.image_limits import image_limits
 from agentcli.messages import ImageLimits
-from tests.files.test_images import _chunk, jpeg, png
+from agentcli.workspace.images import MAX_BYTES, ImageFault, data_url
+from agentcli.workspace.scaling import fit_data_url, fit_image, fit_message_images
+from tests.workspace.test_images import _chunk, jpeg, png
 
 LIMITS = ImageLimits()
 

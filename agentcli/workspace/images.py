@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from agentcli.files.names import size_text
+from agentcli.workspace.names import size_text
 
 MAX_BYTES = 3_750_000
 """Largest image sent, in bytes: 5 MB as base64."""

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
-from agentcli.files.private import (
+from agentcli.workspace.private import (
     chmod_in,
     empty_folder,
     entered,
@@ -22,7 +22,7 @@ from agentcli.files.private import (
     read_regular,
     replacing,
 )
-from agentcli.files.rooted_folder import RootedFolder
+from agentcli.workspace.rooted_folder import RootedFolder
 
 _TEMPORARY = b".agent-restore"
 _MOST_NAMES = 100

@@ -16,10 +16,10 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from agentcli.errors import ToolError
-from agentcli.files.names import display_path
-from agentcli.files.opening import open_within, opened_folder
-from agentcli.files.text import os_errors_told
-from agentcli.files.tracking import FileTracker
+from agentcli.workspace.names import display_path
+from agentcli.workspace.opening import open_within, opened_folder
+from agentcli.workspace.text import os_errors_told
+from agentcli.workspace.tracking import FileTracker
 
 NEVER_SEARCHED = ".git"
 _IGNORE_FILES = (".git/info/exclude", ".gitignore", ".ignore")

@@ -18,12 +18,12 @@ from agentcli.events.observations import (
     FileReadObservation,
     FileWriteObservation,
 )
-from agentcli.files.access_scope import AccessScope
-from agentcli.files.guard import Guard
-from agentcli.files.names import display_path, in_outputs, output_name, parse_path, size_text
-from agentcli.files.opening import Entry, list_folder, open_file, replace_file
-from agentcli.files.reading_rules import ReadingRules
-from agentcli.files.text import (
+from agentcli.workspace.access_scope import AccessScope
+from agentcli.workspace.guard import Guard
+from agentcli.workspace.names import display_path, in_outputs, output_name, parse_path, size_text
+from agentcli.workspace.opening import Entry, list_folder, open_file, replace_file
+from agentcli.workspace.reading_rules import ReadingRules
+from agentcli.workspace.text import (
     MAX_FILE_BYTES,
     TextFile,
     digest,

@@ -9,7 +9,7 @@ import re
 import stat
 from pathlib import Path
 
-from agentcli.files.private import read_private
+from agentcli.workspace.private import read_private
 
 _NAMES = re.compile(
     r"(?:id_(?:rsa|dsa|ecdsa|ed25519)(?:_sk)?"

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from agentcli.files.private import dump_json
+from agentcli.workspace.private import dump_json
 
 _FILE = "written-places.json"
 _MOST = 500

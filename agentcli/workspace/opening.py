@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from agentcli.errors import ToolError
-from agentcli.files.names import display_path
-from agentcli.files.private import copy_owner_and_mode, listable, open_regular, replacing
+from agentcli.workspace.names import display_path
+from agentcli.workspace.private import copy_owner_and_mode, listable, open_regular, replacing
 
 Judge = Callable[[Path], None]
 """Takes a resolved path; raises ToolError if it is off limits."""

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentcli.files.images import Image, ImageFault, file_url, inspected
+from agentcli.workspace.images import Image, ImageFault, file_url, inspected
 
 
 def png(width: int = 1, height: int = 1, tail: bytes = b"") -> bytes:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from agentcli.files.access_scope import AccessScope
-from agentcli.files.secret_looks import looks_secret
+from agentcli.workspace.access_scope import AccessScope
+from agentcli.workspace.secret_looks import looks_secret
 
 
 @dataclass(frozen=True)

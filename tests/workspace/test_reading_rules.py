@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from agentcli.files.access_scope import AccessScope
-from agentcli.files.reading_rules import ReadingRules
-from agentcli.files.tracking import FileTracker
 from agentcli.security.policy.reading import reading_rules
 from agentcli.security.policy.rules import parse_rule
+from agentcli.workspace.access_scope import AccessScope
+from agentcli.workspace.reading_rules import ReadingRules
+from agentcli.workspace.tracking import FileTracker
 
 
 @pytest.fixture

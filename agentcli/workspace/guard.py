@@ -16,9 +16,9 @@ from pathlib import Path
 from threading import Lock
 
 from agentcli.errors import ToolError
-from agentcli.files.access_scope import AccessScope
-from agentcli.files.names import display_path
-from agentcli.files.reading_rules import ReadingRules
+from agentcli.workspace.access_scope import AccessScope
+from agentcli.workspace.names import display_path
+from agentcli.workspace.reading_rules import ReadingRules
 
 _OF_THE_SYSTEM = re.compile(r"/dev(?:/.*)?|/proc/(?:\d+|self|thread-self|kcore|kmsg)(?:/.*)?", re.S)
 """Devices, and the memory, environment and view of processes; matches lexical and resolved

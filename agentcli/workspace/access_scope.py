@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from agentcli.files.git_layout import is_control_file, is_routine_git_file
+from agentcli.workspace.git_layout import is_control_file, is_routine_git_file
 
 
 @dataclass(frozen=True)

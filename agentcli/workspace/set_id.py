@@ -9,8 +9,8 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from agentcli.files.opening import open_folder
-from agentcli.files.private import listable
+from agentcli.workspace.opening import open_folder
+from agentcli.workspace.private import listable
 
 _SET_ID = stat.S_ISUID | stat.S_ISGID
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
