@@ -104,7 +104,7 @@ LAZY_IMPORTS = {
     ("cli/conversation/launch.py", "agentcli.cli.sessions.selector"): "when one can type",
     ("cli/conversation/launch.py", "agentcli.security.redact"): "for what was typed",
     ("cli/conversation/launch.py", "agentcli.security.secret_variables"): "for what was typed",
-    ("cli/commands/acp.py", "agentcli.acp.serve"): "900 ms, with the SDK, which is an extra",
+    ("cli/commands/acp.py", "agentcli.acp.server"): "900 ms, with the SDK, which is an extra",
     ("cli/commands/acp.py", "agentcli.acp.session"): "with the same",
     ("cli/commands/acp.py", "agentcli.cli.commands.setup"): "200 ms; only for --setup",
     ("cli/commands/mcp/serve.py", "agentcli.mcp.serve"): "700 ms, with the SDK's servers",

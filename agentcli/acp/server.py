@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import signal
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
+from acp import AgentSideConnection
 from acp.exceptions import RequestError
 from acp.interfaces import Client
 from acp.meta import PROTOCOL_VERSION
@@ -41,12 +44,22 @@ from acp.schema import (
 )
 
 from agentcli import __version__
-from agentcli.acp.choices import EFFORT, MODE, MODEL, SETTINGS, value_of
 from agentcli.acp.editor import AnyUpdate, Editor
-from agentcli.acp.faults import invalid_params, not_now, request_error, unknown_session
 from agentcli.acp.prompts import Block
-from agentcli.acp.servers import EditorServer
 from agentcli.acp.session import EditorSession, SessionDefaults, SessionPlace, require_model
+from agentcli.acp.terms import (
+    EFFORT,
+    MODE,
+    MODEL,
+    SETTINGS,
+    EditorServer,
+    invalid_params,
+    not_now,
+    request_error,
+    unknown_session,
+    value_of,
+)
+from agentcli.acp.transport import StdioTransport
 from agentcli.errors import (
     AgentError,
     SessionError,
@@ -384,3 +397,47 @@ def _folder(name: str, path: str) -> Path:
     except (OSError, ValueError) as error:
         raise invalid_params(name, "is no folder that is there") from error
     return folder.resolve()
+
+
+_EXIT_CODES = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 143}
+
+
+def serve(defaults: SessionDefaults) -> int:
+    """Serve, and return the exit code: 0 if the editor has closed its end."""
+    return asyncio.run(_serve(defaults))
+
+
+async def _serve(defaults: SessionDefaults) -> int:
+    transport = StdioTransport()
+    agent = EditorAgent(defaults)
+    connection = AgentSideConnection(agent, transport, listening=False, use_unstable_protocol=True)
+    told = _end_signal()
+    ends = [asyncio.ensure_future(each) for each in (connection.listen(), transport.closed.wait())]
+    await asyncio.wait([*ends, told], return_when=asyncio.FIRST_COMPLETED)
+    code = told.result() if told.done() else 0
+    if code:
+        reason = TurnInterrupted("interrupted" if code == 130 else "terminated", code)
+    else:
+        reason = TurnInterrupted("the editor is gone", 141)
+    await agent.close_all(reason)
+    for end in ends:
+        end.cancel()
+    with suppress(ConnectionError):
+        await connection.close()
+    return code
+
+
+def _end_signal() -> asyncio.Future[int]:
+    """Return a future that gets the exit code once a signal asks for the end. A second signal ends
+    the process at once; what is on disk is whole."""
+    loop = asyncio.get_running_loop()
+    told: asyncio.Future[int] = loop.create_future()
+
+    def tell(code: int) -> None:
+        if told.done():
+            os._exit(code)
+        told.set_result(code)
+
+    for number, code in _EXIT_CODES.items():
+        loop.add_signal_handler(number, tell, code)
+    return told

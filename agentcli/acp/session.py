@@ -18,15 +18,23 @@ from acp.schema import (
 
 from agentcli import interrupts
 from agentcli.acp.approver import EditorApprover
-from agentcli.acp.choices import EFFORT, MODE, MODEL, SETTINGS, modes, options
 from agentcli.acp.commands import Commands
 from agentcli.acp.editor import AnyUpdate, CannotAsk, Editor
-from agentcli.acp.faults import stop_reason
 from agentcli.acp.prompts import Block, Prompt, read_prompt
-from agentcli.acp.servers import EditorServer, with_servers
+from agentcli.acp.terms import (
+    EFFORT,
+    MODE,
+    MODEL,
+    SETTINGS,
+    EditorServer,
+    modes,
+    options,
+    stop_reason,
+    with_servers,
+)
 from agentcli.acp.tool_calls import ToolCallView, fenced
+from agentcli.acp.transport import Worker
 from agentcli.acp.updates import SessionUpdates
-from agentcli.acp.worker import Worker
 from agentcli.agent.ending import Ending
 from agentcli.agent.loop import run_turn
 from agentcli.app.agent_builder import AgentBuilder

@@ -43,7 +43,7 @@ def acp(
         return set_up()
     require_outside_session(user_environ(), "a session can't drive the agent")
     try:
-        from agentcli.acp.serve import serve
+        from agentcli.acp.server import serve
         from agentcli.acp.session import SessionDefaults
     except ImportError as error:
         raise ConfigError(
