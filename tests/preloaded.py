@@ -211,7 +211,7 @@ def _load() -> None:
     import agentcli
 
     for module in pkgutil.walk_packages(agentcli.__path__, "agentcli."):
-        left_out = ("demo.repository", "batch.cluster.")
+        left_out = ("demo.repository", "batch.ray_driver")
         if not module.name.endswith("__main__") and not any(x in module.name for x in left_out):
             importlib.import_module(module.name)
     for name in _LIBRARIES:

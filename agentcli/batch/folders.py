@@ -1,10 +1,32 @@
-"""Where things are in the output folder of a batch."""
+"""The output folder of a batch: where things are, its locks, and the files of each task."""
 
 from __future__ import annotations
 
+import errno
 import hashlib
-from dataclasses import dataclass
+import json
+import os
+import secrets
+import shutil
+import stat
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
+
+from agentcli.app.copies import require_no_secrets
+from agentcli.batch.task import Order
+from agentcli.errors import ConfigError, SessionError, UsageError, os_error_text
+from agentcli.files.git_layout import GIT
+from agentcli.files.private import read_private, remove_tree, replace_durably, try_lock
+from agentcli.git.cloning import CloneFailed
+from agentcli.git.mirrors import WatchedTree, begin_repository, check_out
+from agentcli.sessions.search.finder import new_folder
+from agentcli.system.homes import state_home
+from agentcli.system.processes import process_stat
+from agentcli.system.programs import find_program, user_environ
 
 RESULTS = "results.jsonl"
 
@@ -51,3 +73,219 @@ class BatchFolders:
     def task(self, task_id: str) -> Path:
         """Return the folder for what is known of a task that was begun."""
         return self.out / ".batch" / "tasks" / task_id
+
+
+_PATIENCE_S = 20.0
+"""How long workers of a killed start have to record what they were doing."""
+_PAUSE_S = 0.05
+_PATIENCE_FOR_A_TASK_S = 600.0
+"""How long to wait for the lock of a machine that is gone: the file server releases it when the
+machine's lease is over, after 90 seconds with Linux's NFS."""
+_WORTH_TELLING_S = 1.0
+
+
+@contextmanager
+def locked(folders: BatchFolders) -> Iterator[int]:
+    """Lock the output folder, which is made if it does not exist; yield the lock's descriptor.
+    Raises UsageError if another start uses the folder, if it has other things in it or if it can't
+    be made."""
+    out, path = folders.out, folders.lock
+    try:
+        if out.exists() and not path.parent.is_dir() and any(out.iterdir()):
+            raise UsageError(f"{out} has other things in it", hint="name a new folder with --out")
+        out.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        lock = os.open(path, flags, 0o600)
+    except OSError as error:
+        raise UsageError(f"--out {out} can't be used: {os_error_text(error)}") from error
+    try:
+        _take(lock, folders)
+        os.ftruncate(lock, 0)
+        os.pwrite(lock, json.dumps({"pid": os.getpid()}).encode(), 0)
+        yield lock
+    finally:
+        os.close(lock)
+
+
+@contextmanager
+def held(path: Path, tell: Callable[[str], None]) -> Iterator[None]:
+    """Hold the lock `path` of a task, and with it the task's files and session alone; call `tell`
+    while waiting for it. The kernel releases it with the process and the file server with the
+    machine, so nobody has to judge whether a process elsewhere is dead. Raises SessionError if it
+    is not released in time."""
+    began = time.monotonic()
+    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        while not try_lock(lock):
+            waited = time.monotonic() - began
+            if waited > _PATIENCE_FOR_A_TASK_S:
+                raise SessionError(f"{path} is still locked by a process that had the task before")
+            if waited > _WORTH_TELLING_S:
+                tell("waits for the process that had it to end")
+            time.sleep(_PAUSE_S if waited < _WORTH_TELLING_S else 10 * _PAUSE_S)
+        yield
+    finally:
+        os.close(lock)
+
+
+def _take(lock: int, folders: BatchFolders) -> None:
+    until = time.monotonic() + _PATIENCE_S
+    while not try_lock(lock):
+        holder = _holder(lock)
+        if (holder is not None and process_stat(holder)) or time.monotonic() > until:
+            who = f"process {holder}" if holder is not None else "another process"
+            raise UsageError(
+                f"{folders.out} is in use by {who}", hint="wait for it, or name another --out"
+            )
+        time.sleep(_PAUSE_S)
+
+
+def _holder(lock: int) -> int | None:
+    try:
+        return int(json.loads(os.pread(lock, 4096, 0))["pid"])
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+_MOST_PATCH_BYTES = 50_000_000
+
+
+@dataclass(frozen=True)
+class TaskRecord:
+    """What is recorded of a task once its files are there, before the agent begins: a digest of the
+    task, its session, the tree or commit `base` that its files were at first, and `worked_s`, the
+    seconds that earlier processes worked."""
+
+    digest: str
+    session: str
+    base: str
+    worked_s: float = 0.0
+
+    @property
+    def session_folder(self) -> Path:
+        return state_home(user_environ()) / "sessions" / self.session
+
+
+def task_record(folders: BatchFolders, task_id: str) -> TaskRecord | None:
+    """Return what is recorded of a task; None if it was not begun."""
+    data = read_private(folders.task(task_id) / "begun.json")
+    if data is None:
+        return None
+    try:
+        values: dict[str, Any] = json.loads(data)
+        return TaskRecord(**values)
+    except (ValueError, TypeError) as error:
+        raise SessionError(f"{folders.task(task_id) / 'begun.json'} is damaged: {error}") from error
+
+
+class TaskPlace:
+    """The files and the record of the task of `order`, as earlier processes left them, after a kill
+    too."""
+
+    def __init__(self, order: Order) -> None:
+        folders = BatchFolders(Path(order.out))
+        self._order = order
+        self._folders = folders
+        self.private_folder = folders.task(order.task.id)
+        """For what is known of the task, and for what runs beside its session."""
+        self._git = find_git()
+        self.workspace = folders.workspace(order.task.id)
+        self._watched = WatchedTree(self._git, self.private_folder / "git", self.workspace)
+
+    @contextmanager
+    def held(self, tell: Callable[[str], None]) -> Iterator[None]:
+        """Have the task for this process alone, among all machines; `tell` is called while waiting.
+        Raises SessionError if another process keeps it."""
+        self.private_folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with held(self.private_folder / "lock", tell):
+            yield
+
+    def prepare(self, home: Path) -> TaskRecord:
+        """Copy the files, record the session that will work on them, and return the record; if
+        there is one, return that. Raises ConfigError if the files can't be copied."""
+        known = task_record(self._folders, self._order.task.id)
+        if known is not None:
+            return known
+        try:
+            self.private_folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._fill()
+            base = self._watch()
+        except (CloneFailed, shutil.Error, OSError) as error:
+            raise ConfigError(f"its files can't be copied: {_why(error)}") from error
+        # Many may begin in one second, on several machines.
+        session = f"{new_folder(home).name}-{secrets.token_hex(4)}"
+        made = TaskRecord(self._order.task.digest, session, base)
+        self._record(made)
+        return made
+
+    def add_time(self, known: TaskRecord, seconds: float) -> None:
+        """Record `seconds` of work that came to no result."""
+        self._record(TaskRecord(**{**asdict(known), "worked_s": known.worked_s + seconds}))
+
+    def patch(self, base: str) -> str:
+        """Return the patch from `base` to the files as they are. Raises ConfigError if it can't be
+        made."""
+        try:
+            made = self._watched.patch(base, self._watched.tree())
+        except (CloneFailed, OSError) as error:
+            raise ConfigError(f"its patch can't be made: {_why(error)}") from error
+        if len(made) > _MOST_PATCH_BYTES:
+            told = f"its patch is larger than {_MOST_PATCH_BYTES // 1_000_000} MB"
+            raise ConfigError(told, hint=f"the files are in {self.workspace}")
+        return made.decode("utf-8", "surrogateescape")
+
+    def _record(self, known: TaskRecord) -> None:
+        replace_durably(self.private_folder / "begun.json", json.dumps(asdict(known)).encode())
+
+    def _fill(self) -> None:
+        """Copy the files. Nothing is recorded yet, so what is there is left from a failed
+        attempt."""
+        for left in (self.workspace, self.private_folder / "git"):
+            if os.path.lexists(left):
+                remove_tree(left)
+        self.workspace.parent.mkdir(mode=0o700, exist_ok=True)
+        if self._order.mirror:
+            check_out(self._git, Path(self._order.mirror), self._order.commit, self.workspace)
+            return
+        source = Path(self._order.task.workspace or "")
+        require_no_secrets(source, user_environ())
+        try:
+            shutil.copytree(source, self.workspace, symlinks=True, ignore=self._left_out)
+        except RecursionError as error:
+            raise OSError(errno.ENAMETOOLONG, "its folders are nested too deeply") from error
+        if not (self.workspace / GIT).exists():
+            # Without a repository of its own it would be part of the one that the batch is in.
+            begin_repository(self._git, self.workspace)
+
+    def _left_out(self, folder: str, names: Iterable[str]) -> list[str]:
+        """Return what is not copied: sockets, pipes, devices, and the batch's own output."""
+        found = []
+        for name in names:
+            path = os.path.join(folder, name)  # noqa: PTH118 - one for each file
+            mode = os.lstat(path).st_mode
+            regular = stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode)
+            if not regular or path == str(self._folders.out):
+                found.append(name)
+        return found
+
+    def _watch(self) -> str:
+        if self._order.mirror:
+            self._watched.begin(Path(self._order.mirror), self._order.commit)
+            return self._order.commit
+        self._watched.begin()
+        return self._watched.tree()
+
+
+def find_git() -> str:
+    """Return the path of git. Raises ConfigError if there is none."""
+    git = find_program("git")
+    if git is None:
+        raise ConfigError("a batch needs git, which is not installed")
+    return git
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, shutil.Error) and error.args and isinstance(error.args[0], list):
+        return str(error.args[0][0][-1])
+    return str(error)

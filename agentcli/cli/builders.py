@@ -11,7 +11,7 @@ from agentcli.app.builders import load_builder
 from agentcli.app.configuration.config import parse_assignments
 from agentcli.cli.error_reporting import print_error
 from agentcli.cli.flags import Flags
-from agentcli.cli.places import here
+from agentcli.cli.user_paths import here
 from agentcli.errors import ConfigError
 from agentcli.security.redact import Redactor
 from agentcli.security.secret_variables import masked_values

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from agentcli.app.configuration.config import load_settings
 from agentcli.app.configuration.places import PROJECT_FILE, user_file
 from agentcli.cli.options import option
-from agentcli.cli.places import resolved_target
+from agentcli.cli.user_paths import resolved_target
 from agentcli.errors import ConfigError, UsageError, os_error_text
 from agentcli.mcp.servers_file import FILE, server_values, with_server
 from agentcli.system.programs import user_environ

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from agentcli.app.configuration.places import skill_folders, user_skills
 from agentcli.app.configuration.trust import is_trusted, load_with_trust, require_outside_session
 from agentcli.cli.options import option
-from agentcli.cli.places import here
+from agentcli.cli.user_paths import here
 from agentcli.errors import UsageError
 from agentcli.knowledge.instructions import repository_root
 from agentcli.knowledge.knowledge import read_skills

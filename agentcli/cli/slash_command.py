@@ -13,7 +13,7 @@ from functools import cache
 from agentcli.app.own_commands import OwnCommands, own_commands
 from agentcli.app.server_mentions import prompt_text, prompts
 from agentcli.cli.conversation.conversation import Conversation
-from agentcli.cli.conversation.shell_command import run_shell
+from agentcli.cli.conversation.user_programs import run_shell
 from agentcli.errors import AgentError, UsageError
 from agentcli.extensions import ExtensionPoint
 from agentcli.mcp.schemas import one_line

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentcli.batch.money import SharedBudget
+from agentcli.batch.batch import SharedBudget
 from agentcli.batch.task import Report, Result
 from tests.batch.tasks import play, results, task, write_tasks
 from tests.conftest import git

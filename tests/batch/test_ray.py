@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from agentcli.batch.cluster.requirements import probes, requirements_here, why_unfit
+from agentcli.batch.ray_workers import probes, requirements_here, why_unfit
 from tests.batch.ray_cluster import RayCluster
 from tests.batch.tasks import play, results, task, write_tasks
 from tests.conftest import LIMIT_S, Agent

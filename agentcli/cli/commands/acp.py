@@ -17,12 +17,12 @@ from typing import Annotated
 
 from agentcli.app.configuration.store import use_configured_store
 from agentcli.app.configuration.trust import require_outside_session
-from agentcli.cli.asking.trust import would_take_effect
 from agentcli.cli.builders import given_settings, redactor
 from agentcli.cli.flags import Flags, with_flags
 from agentcli.cli.options import option
-from agentcli.cli.places import home
 from agentcli.cli.sessions.upkeep import clean_up_interrupted_work
+from agentcli.cli.user_paths import home
+from agentcli.cli.user_questions import would_take_effect
 from agentcli.errors import ConfigError
 from agentcli.logs import log_to
 from agentcli.system.programs import user_environ

@@ -60,8 +60,8 @@ def batch(
     as_json: Annotated[bool, option("--json", "The summary for programs.")] = False,
 ) -> int:
     # Help and wrong flags don't need the modules of sessions, which take 0.3 s to load.
-    from agentcli.batch.start import BatchRequest
-    from agentcli.cli.batch.run import run
+    from agentcli.batch.batch import BatchRequest
+    from agentcli.cli.batch_progress import run
     from agentcli.cli.builders import given_settings
 
     values = given_settings(flags)

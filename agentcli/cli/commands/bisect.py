@@ -23,10 +23,9 @@ from agentcli.cli.builders import builder_for_session, redactor
 from agentcli.cli.commands.diff import print_patch
 from agentcli.cli.flags import require_check, seconds
 from agentcli.cli.options import Assignments, Json, NoPager, SessionOption, SessionOrNewest, option
-from agentcli.cli.pager import paged
 from agentcli.cli.sessions.selector import selected_session
 from agentcli.cli.sessions.undo_report import change_as_dict, change_line
-from agentcli.cli.terminal import working
+from agentcli.cli.terminal import paged, working
 from agentcli.sessions.history import FileState, actions_of_step
 from agentcli.sessions.search.finder import state_of
 from agentcli.ui.sanitize import printable, say_note

@@ -13,9 +13,9 @@ from typing import Annotated
 
 from agentcli.app.changes import newest_changes
 from agentcli.cli.options import Json, NoPager, SessionOption, SessionOrNewest, option
-from agentcli.cli.pager import paged
 from agentcli.cli.sessions.selector import selected_session
 from agentcli.cli.sessions.undo_report import change_as_dict, change_line
+from agentcli.cli.terminal import paged
 from agentcli.errors import UsageError
 from agentcli.ui.sanitize import printable
 from agentcli.ui.screen import Screen

@@ -29,7 +29,6 @@ from agentcli.app.configuration.places import MANAGED_FILE, PROJECT_FILE, keys_f
 from agentcli.browser.finding import BrowserMissing, find_browser
 from agentcli.cli.builders import builder_for
 from agentcli.cli.options import Json, option
-from agentcli.cli.places import here
 from agentcli.cli.provider_probe import (
     ProviderAnswer,
     catalog_with,
@@ -39,6 +38,7 @@ from agentcli.cli.provider_probe import (
     told_facts,
     try_model,
 )
+from agentcli.cli.user_paths import here
 from agentcli.errors import AgentError, ConfigError, os_error_text
 from agentcli.llm.catalog import Catalog
 from agentcli.llm.probing import Facts

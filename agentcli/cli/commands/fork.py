@@ -18,9 +18,9 @@ from typing import Annotated
 
 from agentcli.app.fork import fork as fork_session
 from agentcli.cli.options import Json, SessionOption, SessionOrNewest, option
-from agentcli.cli.places import home, named_folder
 from agentcli.cli.sessions.selector import selected_session
 from agentcli.cli.terminal import at_terminal, working
+from agentcli.cli.user_paths import home, named_folder
 from agentcli.sessions.session import read_session
 from agentcli.ui.sanitize import printable, say_note
 

@@ -20,8 +20,6 @@ from typing import Any
 from agentcli.cli.builders import builder_for, report_config_error
 from agentcli.cli.error_reporting import print_error
 from agentcli.cli.options import Json, NoPager
-from agentcli.cli.pager import paged
-from agentcli.cli.places import here
 from agentcli.cli.provider_probe import (
     ProviderAnswer,
     catalog_with,
@@ -29,6 +27,8 @@ from agentcli.cli.provider_probe import (
     probe_providers,
     told_facts,
 )
+from agentcli.cli.terminal import paged
+from agentcli.cli.user_paths import here
 from agentcli.llm.catalog import Catalog
 from agentcli.ui.sanitize import printable, say, say_note
 

@@ -13,7 +13,7 @@ from typing import Annotated
 
 from agentcli.app.knowledge import notes_on
 from agentcli.cli.options import Json, option
-from agentcli.cli.places import here, home
+from agentcli.cli.user_paths import here, home
 from agentcli.knowledge.notes import FILES
 from agentcli.system.homes import user_home
 from agentcli.system.programs import user_environ

@@ -65,7 +65,7 @@ def _work_in_new(
     from agentcli.cli.running.new_session import NewSession
 
     if tries is not None or models:
-        from agentcli.cli.tries.race import TryOptions, run_tries
+        from agentcli.cli.attempts import TryOptions, run_tries
 
         if record is not None:
             raise UsageError("--record is for one session, not for several tries")

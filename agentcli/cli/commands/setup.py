@@ -10,9 +10,9 @@ Examples:
 from __future__ import annotations
 
 from agentcli.app.configuration.trust import require_outside_session
-from agentcli.cli.asking.first_setup import set_up
 from agentcli.cli.builders import builder_for, report_config_error
-from agentcli.cli.places import here
+from agentcli.cli.first_setup import set_up
+from agentcli.cli.user_paths import here
 from agentcli.errors import UsageError
 from agentcli.system.programs import user_environ
 from agentcli.ui.approval_terminal import can_ask

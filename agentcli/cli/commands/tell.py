@@ -14,9 +14,9 @@ import json
 from typing import Annotated
 
 from agentcli.cli.options import Json, SessionOption, SessionOrNewest, argument, option
-from agentcli.cli.places import home
 from agentcli.cli.running import stdin
 from agentcli.cli.sessions.selector import selected_session
+from agentcli.cli.user_paths import home
 from agentcli.errors import UsageError
 from agentcli.sessions import inbox
 from agentcli.sessions.file_store import FileStore

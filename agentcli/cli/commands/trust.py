@@ -16,9 +16,9 @@ from typing import Annotated, Any
 
 from agentcli.app.configuration.places import resolve_workspace
 from agentcli.app.configuration.trust import require_outside_session, settings_of, trust_store
-from agentcli.cli.asking.trust import would_take_effect
 from agentcli.cli.options import Json, Yes, argument, option
 from agentcli.cli.terminal import confirmed
+from agentcli.cli.user_questions import would_take_effect
 from agentcli.errors import ConfigError, UsageError
 from agentcli.security.trust import Fingerprint, TrustState, TrustStore, fingerprint
 from agentcli.system.programs import user_environ

@@ -15,10 +15,8 @@ from agentcli.app.configuration.config import require_unmanaged
 from agentcli.app.open_session import OpenSession
 from agentcli.app.own_commands import OwnCommands
 from agentcli.cli.conversation.control import ContinueWork, ConversationControl, Quit
-from agentcli.cli.conversation.mailbox import SessionMailbox
-from agentcli.cli.conversation.mentions import with_mentioned
-from agentcli.cli.conversation.shared_renderer import SharedRenderer
-from agentcli.cli.conversation.status import ConversationStatus
+from agentcli.cli.conversation.display import ConversationStatus, SharedRenderer
+from agentcli.cli.conversation.mailbox import SessionMailbox, with_mentioned
 from agentcli.cli.running.notifying import notifier_of
 from agentcli.cli.running.summary import failure_result, interruption_result, summarise_run
 from agentcli.errors import (

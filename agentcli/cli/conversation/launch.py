@@ -6,8 +6,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agentcli.cli.conversation.control import ConversationControl
-from agentcli.cli.conversation.line_inputs import LineInputs
+from agentcli.cli.conversation.control import ConversationControl, LineInputs
 from agentcli.cli.without_command import as_run, no_terminal
 from agentcli.errors import UsageError
 from agentcli.interrupts import before_end, shield
@@ -96,7 +95,7 @@ def converse(
 
 
 def _clipboard_image() -> Path | None:
-    from agentcli.cli.conversation.clipboard import clipboard_image
+    from agentcli.cli.conversation.user_programs import clipboard_image
 
     return clipboard_image()
 

@@ -1,16 +1,41 @@
-"""Messages that are said while a session works wait in its inbox."""
+"""Messages that wait for a working session, with the earlier sessions they mention."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from agentcli.agent.replies import last_answer
 from agentcli.app.attachments import attached, with_images
-from agentcli.cli.conversation.mentions import with_mentioned
+from agentcli.app.named_paths import BEFORE_MENTIONED
 from agentcli.sessions import inbox
-from agentcli.sessions.session import Session
+from agentcli.sessions.search.finder import find
+from agentcli.sessions.session import Session, read_session
 from agentcli.ui.prompt.control import Submission
+
+MENTION = "@session:"
+_MENTION = re.compile(rf"(?<!\S){MENTION}([\w.-]+)")
+_MOST_CHARS = 6_000
+
+
+def with_mentioned(text: str, home: Path) -> str:
+    """Return the text, followed by how each mentioned session ended. Raises UsageError for a
+    session that does not exist."""
+    names = dict.fromkeys(_MENTION.findall(text))
+    return "".join([text, *(_summary_of(find(home, name), name) for name in names)])
+
+
+def _summary_of(folder: Path, name: str) -> str:
+    record = read_session(folder)
+    state, answer = record.state, last_answer(record.events)
+    if len(answer) > _MOST_CHARS:
+        answer = f"{answer[:_MOST_CHARS]}\n[… cut]"
+    return (
+        f"{BEFORE_MENTIONED}{name} was about: {state.title}\nIt worked in {state.workspace} and is "
+        f"{state.agent_state}. What it answered last:\n{answer or 'nothing'}]"
+    )
 
 
 @dataclass(frozen=True)

@@ -17,15 +17,12 @@ from agentcli.app.configuration.places import resolve_workspace
 from agentcli.app.configuration.store import use_configured_store
 from agentcli.app.resume import workspace_of
 from agentcli.app.server_mentions import resources
-from agentcli.cli.asking.builder import asking_builder
 from agentcli.cli.builders import given_settings
 from agentcli.cli.conversation.control import ConversationControl
 from agentcli.cli.conversation.conversation import Conversation
-from agentcli.cli.conversation.mentions import MENTION
-from agentcli.cli.conversation.shared_renderer import SharedRenderer
+from agentcli.cli.conversation.display import SharedRenderer
+from agentcli.cli.conversation.mailbox import MENTION
 from agentcli.cli.flags import Flags
-from agentcli.cli.pager import show_in_pager
-from agentcli.cli.places import tilde_path
 from agentcli.cli.sessions.kept_outputs import kept_outputs
 from agentcli.cli.sessions.rows import label
 from agentcli.cli.sessions.selector import SessionSelector
@@ -38,6 +35,9 @@ from agentcli.cli.slash_command import (
     run_at_once,
     slash_commands,
 )
+from agentcli.cli.terminal import show_in_pager
+from agentcli.cli.user_paths import tilde_path
+from agentcli.cli.user_questions import asking_builder
 from agentcli.errors import SetupNeeded
 from agentcli.sessions.search.finder import offered
 from agentcli.system.programs import user_environ
@@ -118,7 +118,7 @@ def _prepare(
         try:
             return builder, builder.prepare()
         except SetupNeeded as missing:
-            from agentcli.cli.asking.first_setup import set_up
+            from agentcli.cli.first_setup import set_up
 
             with prompt.suspended():
                 done = set_up(builder, missing)

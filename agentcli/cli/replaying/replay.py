@@ -22,10 +22,10 @@ from agentcli.app.replay.replay_copy import (
 )
 from agentcli.app.replay.replay_tools import ReplayContext
 from agentcli.cli.builders import builder_for, redactor
-from agentcli.cli.places import here, named_file, resolved_target
 from agentcli.cli.sessions.selector import selected_session
 from agentcli.cli.sessions.upkeep import clean_up_interrupted_work
 from agentcli.cli.terminal import working
+from agentcli.cli.user_paths import here, named_file, resolved_target
 from agentcli.errors import SessionError, UsageError
 from agentcli.replay.recording import Recording, read_recording
 from agentcli.sessions.session import SessionRecord, read_session

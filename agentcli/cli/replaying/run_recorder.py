@@ -9,8 +9,8 @@ from agentcli.app.open_session import OpenSession
 from agentcli.checkpoints.checkpointer import checkpoints_of
 from agentcli.cli.error_reporting import print_error
 from agentcli.cli.flags import Flags
-from agentcli.cli.places import named_file
 from agentcli.cli.replaying.replay import record
+from agentcli.cli.user_paths import named_file
 from agentcli.errors import AgentError, UsageError
 from agentcli.sessions.session import read_session
 

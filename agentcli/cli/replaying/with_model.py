@@ -11,10 +11,10 @@ from agentcli.agent.replies import ending_of_reply
 from agentcli.app.fork import fork
 from agentcli.cli.builders import builder_for
 from agentcli.cli.flags import Flags
-from agentcli.cli.places import here, home, named_folder
 from agentcli.cli.running.new_session import NewSession
 from agentcli.cli.running.stored_session import continue_session
 from agentcli.cli.running.work import work
+from agentcli.cli.user_paths import here, home, named_folder
 from agentcli.errors import SessionError, UsageError
 from agentcli.events import Event
 from agentcli.events.actions import is_user_message

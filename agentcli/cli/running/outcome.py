@@ -15,9 +15,9 @@ from agentcli import interrupts
 from agentcli.agent.ending import TurnResult
 from agentcli.cli.error_reporting import print_error
 from agentcli.cli.flags import Flags
-from agentcli.cli.places import write_to_named
 from agentcli.cli.running.notifying import notifier_of
 from agentcli.cli.running.summary import summarise_run
+from agentcli.cli.user_paths import write_to_named
 from agentcli.errors import OutputError, SessionError, TurnInterrupted, UsageError
 from agentcli.evidence.late import LateEvidence
 from agentcli.sessions.search.session_totals import SessionTotals

@@ -45,7 +45,7 @@ def work_in_stored(
     stored = StoredSession(which, message, flags)
     if tries is None and not models:
         return work(flags, stored)
-    from agentcli.cli.tries.race import TryOptions, run_tries
+    from agentcli.cli.attempts import TryOptions, run_tries
 
     options = TryOptions(tries or len(models), models)
     return run_tries(flags, stored, options, stored.record)

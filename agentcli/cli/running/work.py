@@ -11,7 +11,6 @@ from agentcli import interrupts
 from agentcli.api.session import Session
 from agentcli.app.configuration.store import use_configured_store
 from agentcli.app.open_session import OpenSession
-from agentcli.cli.asking.builder import asking_builder
 from agentcli.cli.builders import given_settings
 from agentcli.cli.error_reporting import internal_error
 from agentcli.cli.flags import Flags
@@ -20,6 +19,7 @@ from agentcli.cli.running.outcome import OutcomeReporter
 from agentcli.cli.running.summary import failure_result, interruption_result
 from agentcli.cli.running.typed_ahead import TypedAhead, is_typed_at
 from agentcli.cli.sessions.upkeep import clean_up_interrupted_work
+from agentcli.cli.user_questions import asking_builder
 from agentcli.errors import (
     AgentError,
     SetupNeeded,
@@ -68,7 +68,7 @@ def _work(flags: Flags, opening: Opening, outcome: OutcomeReporter) -> int:
     try:
         opened = opening.open(builder, outcome)
     except SetupNeeded as missing:
-        from agentcli.cli.asking.first_setup import set_up
+        from agentcli.cli.first_setup import set_up
 
         if not (can_ask() and sys.stdin.isatty() and set_up(builder, missing)):
             raise

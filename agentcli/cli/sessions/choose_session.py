@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from agentcli.cli.places import home, tilde_path
 from agentcli.cli.sessions.rows import session_facts, session_row
+from agentcli.cli.user_paths import home, tilde_path
 from agentcli.errors import NothingChosen, SessionError, UsageError
 from agentcli.events import Event, Source
 from agentcli.events.actions import MessageAction, RewindAction

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated
 
 from agentcli.cli.options import option
-from agentcli.cli.places import here, home
+from agentcli.cli.user_paths import here, home
 from agentcli.errors import SessionError
 from agentcli.events import Action, Event
 from agentcli.events.actions import CmdRunAction, tool_name

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from agentcli.cli.places import home
 from agentcli.cli.sessions.rows import age, label, session_as_dict
 from agentcli.cli.sessions.upkeep import clean_up_interrupted_work
 from agentcli.cli.terminal import confirmed
+from agentcli.cli.user_paths import home
 from agentcli.errors import AgentError
 from agentcli.sessions.manage.retention import remove, size_of, updated_at
 from agentcli.sessions.state import State

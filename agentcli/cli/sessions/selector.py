@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from agentcli.app.configuration.places import resolve_workspace
-from agentcli.cli.places import home
 from agentcli.cli.sessions.upkeep import clean_up_interrupted_work
+from agentcli.cli.user_paths import home
 from agentcli.errors import UsageError
 from agentcli.sessions.search.finder import find, newest
 

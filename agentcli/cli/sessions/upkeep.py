@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from agentcli.checkpoints.pack_store import empty_pool
 from agentcli.cli.error_reporting import internal_error
-from agentcli.cli.places import home
+from agentcli.cli.user_paths import home
 from agentcli.sessions.manage.staging import sweep
 from agentcli.sessions.recovery import unfinished_restore
 from agentcli.sessions.session import Session

@@ -10,8 +10,8 @@ import re
 from collections.abc import Sequence
 
 from agentcli.agent.replies import last_answer
-from agentcli.cli.conversation.clipboard import copy_text
 from agentcli.cli.conversation.conversation import Conversation
+from agentcli.cli.conversation.user_programs import copy_text
 from agentcli.cli.slash_command import SlashCommand, first_line, number
 from agentcli.errors import UsageError
 from agentcli.events import Event

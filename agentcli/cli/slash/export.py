@@ -14,8 +14,8 @@ from pathlib import Path
 
 from agentcli.cli.builders import redactor_for
 from agentcli.cli.conversation.conversation import Conversation
-from agentcli.cli.places import resolved_target, tilde_path, write_atomically
 from agentcli.cli.slash_command import SlashCommand
+from agentcli.cli.user_paths import resolved_target, tilde_path, write_atomically
 from agentcli.errors import UsageError
 from agentcli.sessions.session import read_session
 from agentcli.sessions.transfer.export import EXPORTERS, exporter

@@ -11,9 +11,9 @@ from dataclasses import replace
 
 from agentcli.app.fork import fork as fork_session
 from agentcli.cli.conversation.conversation import Conversation
-from agentcli.cli.places import tilde_path
 from agentcli.cli.sessions.choose_message import choose_message
 from agentcli.cli.slash_command import SlashCommand
+from agentcli.cli.user_paths import tilde_path
 from agentcli.system.homes import expanded
 from agentcli.ui.picker import Question
 from agentcli.ui.prompt.control import Submission

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 
 from agentcli.app.knowledge import notes_on
 from agentcli.cli.conversation.conversation import Conversation
-from agentcli.cli.conversation.editing import edit
-from agentcli.cli.places import tilde_path
+from agentcli.cli.conversation.user_programs import edit
 from agentcli.cli.slash_command import SlashCommand
+from agentcli.cli.user_paths import tilde_path
 from agentcli.errors import UsageError
 from agentcli.knowledge.notes import FILES, Notes, Target
 from agentcli.system.homes import user_home

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from agentcli import __version__
 from agentcli.cli.commands.context import use_of
 from agentcli.cli.conversation.conversation import Conversation
-from agentcli.cli.places import tilde_path
 from agentcli.cli.slash_command import SlashCommand
+from agentcli.cli.user_paths import tilde_path
 from agentcli.events.live import newest
 from agentcli.events.observations import SessionStartedObservation
 from agentcli.sessions.session import Session

@@ -12,7 +12,7 @@ import sys
 
 from agentcli.cli.builders import builder_for, report_config_error
 from agentcli.cli.options import Json
-from agentcli.cli.places import here
+from agentcli.cli.user_paths import here
 from agentcli.ui.sanitize import printable, say, say_note
 
 

@@ -23,7 +23,7 @@ from agentcli.app.policy.rules import settings_rules
 from agentcli.cli.builders import builder_for
 from agentcli.cli.error_reporting import print_error
 from agentcli.cli.options import argument, option
-from agentcli.cli.places import here, resolved_target
+from agentcli.cli.user_paths import here, resolved_target
 from agentcli.errors import ConfigError, UsageError
 from agentcli.settings import Settings
 from agentcli.system.programs import user_environ

@@ -19,7 +19,7 @@ from agentcli.app.configuration.settings_file import add_table
 from agentcli.app.configuration.trust import require_outside_session
 from agentcli.cli.mcp_settings import ProjectFlag, has_server, named_in, project_file, write_project
 from agentcli.cli.options import argument, option
-from agentcli.cli.places import here
+from agentcli.cli.user_paths import here
 from agentcli.errors import UsageError
 from agentcli.mcp.servers_file import check_name
 from agentcli.system.programs import user_environ

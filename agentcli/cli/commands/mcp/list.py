@@ -17,7 +17,7 @@ from agentcli.app.server_plans import command_text
 from agentcli.cli.builders import builder_for, report_config_error
 from agentcli.cli.mcp_settings import origin_of
 from agentcli.cli.options import Json
-from agentcli.cli.places import here
+from agentcli.cli.user_paths import here
 from agentcli.settings import ServerSettings, named_servers
 from agentcli.ui.sanitize import printable
 

@@ -15,7 +15,7 @@ from agentcli.app.configuration.settings_file import remove_table
 from agentcli.app.configuration.trust import require_outside_session
 from agentcli.cli.mcp_settings import ProjectFlag, has_server, project_file, write_project
 from agentcli.cli.options import argument
-from agentcli.cli.places import here
+from agentcli.cli.user_paths import here
 from agentcli.errors import UsageError
 from agentcli.system.programs import user_environ
 from agentcli.ui.sanitize import say

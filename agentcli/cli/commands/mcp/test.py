@@ -19,8 +19,8 @@ from typing import Annotated
 from agentcli.app.server_plans import server_plans
 from agentcli.cli.builders import builder_for
 from agentcli.cli.options import Json, argument
-from agentcli.cli.places import here
 from agentcli.cli.terminal import working
+from agentcli.cli.user_paths import here
 from agentcli.errors import UsageError
 from agentcli.mcp.answers import ServerFeatures
 from agentcli.mcp.schemas import one_line

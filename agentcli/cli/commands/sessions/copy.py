@@ -17,8 +17,8 @@ from typing import Annotated
 
 from agentcli.cli.error_reporting import print_error
 from agentcli.cli.options import Json, argument, option
-from agentcli.cli.places import home
 from agentcli.cli.terminal import working
+from agentcli.cli.user_paths import home
 from agentcli.errors import AgentError, UsageError
 from agentcli.sessions.library import library_at, library_of
 from agentcli.sessions.search.finder import SessionTree, find, session_states

@@ -18,9 +18,9 @@ from typing import Annotated
 
 from agentcli.cli.builders import redactor
 from agentcli.cli.options import Last, SessionOption, SessionOrNewest, option
-from agentcli.cli.places import write_atomically
 from agentcli.cli.sessions.selector import selected_session
 from agentcli.cli.terminal import working
+from agentcli.cli.user_paths import write_atomically
 from agentcli.sessions.session import read_session
 from agentcli.sessions.transfer.export import exporter
 from agentcli.sessions.transfer.export.base import trajectory_of

@@ -14,8 +14,8 @@ from typing import Annotated
 
 from agentcli.cli.builders import redactor
 from agentcli.cli.options import Json, argument
-from agentcli.cli.places import home
 from agentcli.cli.sessions.rows import session_as_dict
+from agentcli.cli.user_paths import home
 from agentcli.sessions.search.finder import state_of
 from agentcli.sessions.transfer.importing import import_session
 from agentcli.ui.sanitize import say_note

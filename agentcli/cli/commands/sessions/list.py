@@ -17,8 +17,6 @@ from pathlib import Path
 from typing import Annotated
 
 from agentcli.cli.options import Everywhere, Json, NoPager, option
-from agentcli.cli.pager import paged
-from agentcli.cli.places import here, home
 from agentcli.cli.sessions.rows import (
     label,
     session_as_dict,
@@ -27,6 +25,8 @@ from agentcli.cli.sessions.rows import (
     status_text,
 )
 from agentcli.cli.sessions.upkeep import clean_up_interrupted_work
+from agentcli.cli.terminal import paged
+from agentcli.cli.user_paths import here, home
 from agentcli.sessions.library import library_of
 from agentcli.sessions.manage.retention import updated_at
 from agentcli.sessions.search.finder import FoundSession, SessionTree, session_states

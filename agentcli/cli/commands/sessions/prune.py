@@ -13,8 +13,8 @@ from datetime import UTC, datetime
 from typing import Annotated
 
 from agentcli.cli.options import Everywhere, Json, Yes, option
-from agentcli.cli.places import here, home
 from agentcli.cli.sessions.removal import remove_sessions
+from agentcli.cli.user_paths import here, home
 from agentcli.errors import UsageError
 from agentcli.sessions.manage.retention import PruneRule, parse_age, to_prune, use_of
 

@@ -12,8 +12,8 @@ import json
 from typing import Annotated
 
 from agentcli.cli.options import Json, OneSession, argument
-from agentcli.cli.places import home
 from agentcli.cli.sessions.rows import session_as_dict
+from agentcli.cli.user_paths import home
 from agentcli.events import Source
 from agentcli.events.actions import RenameAction
 from agentcli.sessions import session as stored

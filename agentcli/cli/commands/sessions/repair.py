@@ -14,7 +14,7 @@ from dataclasses import asdict
 from typing import Annotated
 
 from agentcli.cli.options import Json, OneSession, option
-from agentcli.cli.places import home
+from agentcli.cli.user_paths import home
 from agentcli.sessions.manage.repair import repair as repair_session
 from agentcli.sessions.search.finder import find
 from agentcli.ui.sanitize import say

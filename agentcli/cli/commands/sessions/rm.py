@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import Annotated
 
 from agentcli.cli.options import Json, Yes, argument
-from agentcli.cli.places import home
 from agentcli.cli.sessions.removal import remove_sessions
+from agentcli.cli.user_paths import home
 from agentcli.errors import UsageError
 from agentcli.sessions.manage.retention import use_of
 from agentcli.sessions.search.finder import SessionTree, find, session_states

@@ -15,9 +15,9 @@ from dataclasses import asdict
 from typing import Annotated
 
 from agentcli.cli.options import Everywhere, Json, NoPager, argument, option
-from agentcli.cli.pager import paged
-from agentcli.cli.places import here, home
 from agentcli.cli.sessions.rows import age
+from agentcli.cli.terminal import paged
+from agentcli.cli.user_paths import here, home
 from agentcli.sessions.search import index
 from agentcli.ui.sanitize import printable
 from agentcli.ui.screen import Screen

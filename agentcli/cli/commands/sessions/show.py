@@ -17,11 +17,11 @@ from dataclasses import asdict, replace
 from typing import Annotated
 
 from agentcli.cli.options import Json, Last, NoPager, SessionOption, SessionOrNewest, option
-from agentcli.cli.pager import paged
 from agentcli.cli.sessions.costs import costs, table
 from agentcli.cli.sessions.kept_outputs import kept_outputs
 from agentcli.cli.sessions.rows import session_as_dict
 from agentcli.cli.sessions.selector import selected_session
+from agentcli.cli.terminal import paged
 from agentcli.errors import UsageError
 from agentcli.events import event_to_dict
 from agentcli.evidence.fold import evidence_of

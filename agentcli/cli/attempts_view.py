@@ -1,4 +1,4 @@
-"""What people see of several tries: a line for each while they run, and a table at the end."""
+"""What people see of several attempts: a line for each while they run, and a table at the end."""
 
 from __future__ import annotations
 

@@ -1,17 +1,30 @@
-"""The desktop's clipboard, by means of the programs that the desktop has for it."""
+"""Programs of the user's that a conversation runs: the clipboard's, an editor, and `!command`.
+
+`!command` runs in the user's own shell, with all their rights, and its output goes into the
+conversation. `!!command` runs the same way but stays out of it.
+"""
 
 from __future__ import annotations
 
 import base64
+import secrets
+import shlex
 import subprocess
+import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from agentcli.errors import UsageError
+from agentcli.shell.at_terminal import run_at_terminal
 from agentcli.system.programs import find_program, user_environ
+from agentcli.ui.live import terminal_size
 from agentcli.ui.prompt.control import Prompt
+
+if TYPE_CHECKING:
+    from agentcli.cli.conversation.conversation import Conversation
 
 _READERS = (
     ("WAYLAND_DISPLAY", ["wl-paste", "--type", "image/png"]),
@@ -83,3 +96,57 @@ def _run(
             )
             if done.returncode == 0:
                 yield name, done.stdout or b""
+
+
+_USUAL = ("editor", "nano", "vi")
+_HINT = "export EDITOR=nano, or whatever you like"
+
+
+def edit(path: Path, prompt: Prompt, done: Callable[[int], None]) -> None:
+    """Open it in $VISUAL, else $EDITOR, else a usual editor. Returns at once, on whatever thread it
+    is called. `done` gets the editor's exit code. Raises UsageError when there is no editor."""
+    command, environ = [*_editor(), str(path)], dict(user_environ())
+    prompt.give_way_to(lambda: done(subprocess.run(command, env=environ, check=False).returncode))
+
+
+def _editor() -> list[str]:
+    environ = user_environ()
+    named = environ.get("VISUAL") or environ.get("EDITOR")
+    try:
+        words = shlex.split(named) if named else []
+    except ValueError as error:
+        raise UsageError(f"$EDITOR can't be read: {error}", hint=_HINT) from error
+    for name in words[:1] or _USUAL:
+        program = find_program(name)
+        if program is not None:
+            return [program, *words[1:]]
+    raise UsageError(f"there is no editor {words[0]}" if words else "no editor found", hint=_HINT)
+
+
+_MOST_CHARS = 30_000
+
+
+def run_shell(conversation: Conversation, line: str) -> None:
+    """Run what follows `!` or `!!`. Raises UsageError when there is nothing to run."""
+    private = line.startswith("!!")
+    command = line.removeprefix("!!" if private else "!").strip()
+    if not command:
+        raise UsageError("which command?", hint="!git status")
+    environ = user_environ()
+    shell = [environ.get("SHELL") or "/bin/sh", "-c", command]
+    folder = str(conversation.builder.workspace)
+    with conversation.prompt.suspended():
+        ran = run_at_terminal(shell, environ, folder, lambda: terminal_size(sys.stderr))
+    if ran.unread.strip():
+        # As in a shell, input typed too early is kept until the command has ended.
+        conversation.prompt.put(ran.unread.strip("\n"))
+    if private:
+        return
+    opened, said = conversation.open_session(), ran.output.strip("\n")
+    if len(said) > _MOST_CHARS:
+        kept = opened.session.outputs / f"typed-{secrets.token_hex(4)}.txt"
+        kept.write_text(said, encoding="utf-8")
+        half = _MOST_CHARS // 2
+        said = f"{said[:half]}\n[… all of it is in {kept} …]\n{said[-half:]}"
+    told = f"I ran this command myself:\n$ {command}\n[exit code {ran.code}]\n{said}"
+    opened.say(told.rstrip())

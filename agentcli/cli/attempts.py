@@ -1,45 +1,170 @@
-"""`agent run --tries N`: several tries at a task side by side, each in its own process."""
+"""`agent run --tries N`: several attempts at a task side by side, each in its own process, which
+reports to the process that started it: one JSON object per line.
+"""
 
 from __future__ import annotations
 
+import json
+import os
 import selectors
 import signal
 import time
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from contextlib import ExitStack, suppress
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from agentcli import interrupts
 from agentcli.agent.run_limits import MAX_BUDGET
 from agentcli.app.agent_builder import AgentBuilder
+from agentcli.app.checks.check import CheckResult
 from agentcli.app.checks.requirement_spec import requirement_spec
-from agentcli.app.checks.tries import Tries, TryCopy, tries_of
+from agentcli.app.checks.tries import Judgement, Tries, TryCopy, judge, tries_of
 from agentcli.app.configuration.store import use_configured_store
+from agentcli.app.delegation.child_run import Follower
+from agentcli.app.open_session import OpenSession
 from agentcli.checkpoints.snapshots import Change
-from agentcli.cli.asking.builder import asking_builder
-from agentcli.cli.builders import given_settings
+from agentcli.cli.attempts_view import TriesView, TryProgress, best_of
+from agentcli.cli.builders import given_settings, redactor
 from agentcli.cli.flags import Flags
 from agentcli.cli.running.inputs import Opening, UserInput
 from agentcli.cli.running.outcome import OutcomeReporter
 from agentcli.cli.running.stdin import kept_on_failure
-from agentcli.cli.running.work import report_failures
+from agentcli.cli.running.work import one_turn, report_failures
 from agentcli.cli.sessions.upkeep import clean_up_interrupted_work
 from agentcli.cli.terminal import working
-from agentcli.cli.tries.process import Attempt, Listener
-from agentcli.cli.tries.view import TriesView, TryProgress, best_of
-from agentcli.errors import TurnInterrupted, UsageError
-from agentcli.events.progress import Notice
+from agentcli.cli.user_questions import asking_builder
+from agentcli.errors import AgentError, TurnInterrupted, UsageError
+from agentcli.events import Progress
+from agentcli.events.progress import ChildProgress, Notice
 from agentcli.evidence.fold import EvidenceFold
 from agentcli.interrupts import shield
 from agentcli.messages import Usage
 from agentcli.sessions.library import close_libraries
 from agentcli.sessions.manage.naming import free_name
-from agentcli.sessions.session import SessionRecord, read_session
+from agentcli.sessions.session import Session, SessionRecord, Subscriber, read_session
+from agentcli.sessions.state import State
+from agentcli.settings import RunSettings
 from agentcli.system.forked import Forked, fork
 from agentcli.ui.summary import RunSummary
 from agentcli.workspace.names import display_path
+
+_CHUNK = 1 << 16
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """The work of a try, in its own process: `said` is worked on in `copy`, and the result is
+    judged by the settings in `judging`."""
+
+    builder: AgentBuilder
+    copy: TryCopy
+    said: UserInput
+    flags: Flags
+    judging: RunSettings
+
+    def run(self) -> int:
+        quiet = replace(
+            self.flags,
+            output_format="json",
+            json=False,
+            quiet=True,
+            verbose=False,
+            no_stdin=True,
+            answer_file=None,
+        )
+        outcome = OutcomeReporter(quiet)
+        code = report_failures(outcome, lambda: one_turn(self._open(outcome), quiet, outcome))
+        if outcome.session is None or not outcome.session.state.title:
+            return code
+        try:
+            with interrupts.interruptible_after_end():
+                self._judge(outcome.session, code)
+        except AgentError as error:
+            _tell({"type": "not_judged", "error": error.message})
+        except TurnInterrupted as interrupt:
+            return interrupt.exit_code
+        return code
+
+    def _open(self, outcome: OutcomeReporter) -> OpenSession:
+        def subscribers(session: Session) -> Sequence[Subscriber]:
+            return [*outcome.subscribers(session), Follower(session, 0, _tell_progress)]
+
+        builder = self.builder
+        required = requirement_spec(builder.settings.run, self.flags.output_schema, builder.environ)
+        if self.copy.session is None:
+            opened = builder.create(subscribers)
+        else:
+            opened = builder.reopen(
+                self.copy.session,
+                subscribers,
+                self.flags.model,
+                has_message=self.said.piped is not None,
+                required=required,
+            )
+        self.said.record(builder, opened, required)
+        return opened
+
+    def _judge(self, session: Session, code: int) -> None:
+        """Judge the try; one that did not come to its end is not checked."""
+        check = self.judging.check if code == 0 else None
+        limit_s = self.judging.check_timeout_s
+        judged = judge(self.builder, self.copy, session.folder, check, limit_s, redactor())
+        _tell({"type": "judged", **asdict(judged)})
+
+
+def _tell_progress(progress: Progress) -> None:
+    if isinstance(progress, ChildProgress):
+        _tell({"type": "progress", **asdict(progress)})
+
+
+def _tell(line: dict[str, Any]) -> None:
+    print(json.dumps(line), flush=True)
+
+
+@dataclass
+class Listener:
+    """Used by the process that started the try: puts what the try reports into `progress`. `before`
+    is the state of the conversation that it continues."""
+
+    progress: TryProgress
+    before: State
+    _rest: bytes = b""
+
+    def read(self, output: int) -> None:
+        """Take over the lines that have arrived."""
+        with suppress(BlockingIOError):
+            while data := os.read(output, _CHUNK):
+                *lines, self._rest = (self._rest + data).split(b"\n")
+                for line in lines:
+                    self._take(json.loads(line))
+
+    def end(self, exit_code: int | None) -> None:
+        """Note that the process has ended."""
+        progress = self.progress
+        progress.is_over = True
+        progress.duration_s = time.monotonic() - progress.started
+        if not progress.has_result:
+            progress.error = f"its process ended with {exit_code}"
+
+    def _take(self, line: dict[str, Any]) -> None:
+        progress = self.progress
+        match line:
+            case {"type": "progress", "cost_usd": cost}:
+                progress.doing = line["doing"]
+                progress.steps = line["steps"] - self.before.iteration
+                before = self.before.cost_usd
+                progress.cost_usd = None if None in (cost, before) else cost - before
+            case {"type": "result"}:
+                progress.take_result(line)
+            case {"type": "judged", "check": check, **facts}:
+                checked = check and CheckResult(**check)
+                progress.judged = Judgement(**{**facts, "check": checked})
+            case {"type": "not_judged"}:
+                progress.error = line["error"]
+
 
 _TICK_S = 0.1
 _PATIENCE_S = 15.0

@@ -16,8 +16,8 @@ from agentcli.app.configuration.config import key_path
 from agentcli.app.configuration.keys import require_keepable, store_key
 from agentcli.app.configuration.places import user_file
 from agentcli.app.configuration.settings_file import require_changeable, set_in_file
-from agentcli.cli.places import tilde_path
 from agentcli.cli.provider_probe import ProviderAnswer, local_models, probe_provider
+from agentcli.cli.user_paths import tilde_path
 from agentcli.errors import ConfigError, SetupNeeded
 from agentcli.llm.provider import Provider, known_providers
 from agentcli.llm.registry import Providers, require_address

@@ -1,1 +1,0 @@
-"""`agent batch`: running it, and showing its progress."""

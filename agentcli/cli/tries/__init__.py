@@ -1,1 +1,0 @@
-"""`agent run --tries`: several tries at a task, each in its own process."""
