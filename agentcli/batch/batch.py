@@ -19,12 +19,12 @@ from agentcli.batch.results import Ledger, Summary, markdown, plot, write_predic
 from agentcli.batch.task import Activity, Order, Report, Result
 from agentcli.batch.worker import failed
 from agentcli.errors import AgentError, SessionError, TurnInterrupted, UsageError, os_error_text
-from agentcli.files.private import replace_atomically
 from agentcli.interrupts import shield
 from agentcli.llm.catalog import Catalog
 from agentcli.llm.spending import spent_usd
 from agentcli.sessions.search.finder import exists, state_of
 from agentcli.system.programs import user_environ
+from agentcli.workspace.private import replace_atomically
 
 _LEAST_USD = 1e-6
 

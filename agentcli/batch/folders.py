@@ -19,14 +19,14 @@ from typing import Any
 from agentcli.app.copies import require_no_secrets
 from agentcli.batch.task import Order
 from agentcli.errors import ConfigError, SessionError, UsageError, os_error_text
-from agentcli.files.git_layout import GIT
-from agentcli.files.private import read_private, remove_tree, replace_durably, try_lock
 from agentcli.git.cloning import CloneFailed
 from agentcli.git.mirrors import WatchedTree, begin_repository, check_out
 from agentcli.sessions.search.finder import new_folder
 from agentcli.system.homes import state_home
 from agentcli.system.processes import process_stat
 from agentcli.system.programs import find_program, user_environ
+from agentcli.workspace.git_layout import GIT
+from agentcli.workspace.private import read_private, remove_tree, replace_durably, try_lock
 
 RESULTS = "results.jsonl"
 

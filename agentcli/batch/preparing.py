@@ -17,15 +17,14 @@ from agentcli.app.builders import load_builder
 from agentcli.batch.folders import BatchFolders, find_git, task_record
 from agentcli.batch.task import Order, Task
 from agentcli.errors import ConfigError, UsageError
-from agentcli.files.git_layout import GIT
-from agentcli.files.private import NotRegular, read_regular, remove_tree
 from agentcli.git.cloning import CloneFailed, is_url, without_login
 from agentcli.git.mirrors import commits_of, mirror
 from agentcli.llm.roles import Roles
 from agentcli.settings import Settings
 from agentcli.system.homes import expanded
 from agentcli.system.programs import user_environ
-from agentcli.workspace.private import remove_tree
+from agentcli.workspace.git_layout import GIT
+from agentcli.workspace.private import NotRegular, read_regular, remove_tree
 
 _MOST_BYTES = 200_000_000
 _MOST_FAULTS = 10

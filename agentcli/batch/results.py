@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from agentcli.batch.task import Result
 from agentcli.errors import SessionError, os_error_text
-from agentcli.files.private import replace_durably, sync_names
+from agentcli.workspace.private import replace_durably, sync_names
 
 
 class Ledger:
