@@ -21,12 +21,9 @@ from agentcli.errors import TurnInterrupted
 from agentcli.events import Action, Risk
 from agentcli.events.actions import AskUserAction, FileEditAction, FileWriteAction
 from agentcli.events.approval import Approval
-from agentcli.ui.approval_question import Question, RuleOffers, question_about
-from agentcli.ui.approval_view import text_after
-from agentcli.ui.diff import Row, change_rows
-from agentcli.ui.sanitize import printable
-from agentcli.ui.style import plain
-from agentcli.ui.unambiguous_text import reveal_hidden
+from agentcli.ui.approval import Question, RuleOffers, question_about, text_after
+from agentcli.ui.outputs import Row, change_rows
+from agentcli.ui.text import plain, printable, reveal_hidden
 
 ONCE, ALWAYS, NO, NEVER = "allow-once", "allow-always", "reject-once", "reject-always"
 _WIDTH = 100

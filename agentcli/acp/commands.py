@@ -31,8 +31,8 @@ from agentcli.app.undo import undo
 from agentcli.errors import ConfigError, UsageError
 from agentcli.sessions.search.finder import exists
 from agentcli.sessions.session import Session
-from agentcli.ui.sanitize import printable
 from agentcli.ui.summary import quantity
+from agentcli.ui.text import printable
 
 _FORCE = "--force"
 _OF_SERVERS = "mcp__"

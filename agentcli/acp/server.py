@@ -72,7 +72,7 @@ from agentcli.errors import (
 from agentcli.sessions.search.finder import find, new_folder, offered
 from agentcli.system.homes import state_home
 from agentcli.system.programs import user_environ
-from agentcli.ui.sanitize import printable
+from agentcli.ui.text import printable
 
 T = TypeVar("T")
 

@@ -23,7 +23,7 @@ from agentcli.agent.ending import Ending
 from agentcli.errors import AgentError, ConfigError, LLMErrorKind, SetupNeeded, UsageError
 from agentcli.llm.traits import LEVELS
 from agentcli.settings import ServerSettings, Settings, is_server_name
-from agentcli.ui.sanitize import printable
+from agentcli.ui.text import printable
 
 MODE, MODEL, EFFORT = "mode", "model", "effort"
 SETTINGS = {MODE: "agent.approval", MODEL: "model.name", EFFORT: "model.effort"}

@@ -49,9 +49,8 @@ from agentcli.events.observations import (
     UserRejectObservation,
 )
 from agentcli.ui.calls import call_name, call_text, code_of, outcome, reach_of
-from agentcli.ui.diff import GAP, Row, diff_rows
-from agentcli.ui.sanitize import printable
-from agentcli.ui.style import plain
+from agentcli.ui.outputs import GAP, Row, diff_rows
+from agentcli.ui.text import plain, printable
 
 Content = ContentToolCallContent | FileEditToolCallContent | TerminalToolCallContent
 

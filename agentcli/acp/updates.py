@@ -44,8 +44,7 @@ from agentcli.events.progress import (
 )
 from agentcli.sessions.session import Session
 from agentcli.ui.notices import note
-from agentcli.ui.sanitize import printable
-from agentcli.ui.style import plain
+from agentcli.ui.text import plain, printable
 
 Update = SessionUpdate | UsageUpdate
 

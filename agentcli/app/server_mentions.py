@@ -10,13 +10,13 @@ from agentcli.errors import ToolError, UsageError
 from agentcli.events.actions import server_tool_name
 from agentcli.knowledge.definition_files import split_arguments
 from agentcli.knowledge.tagging import wrap_in_tag
-from agentcli.mcp.schemas import one_line
+from agentcli.mcp.values import one_line
 from agentcli.shell.output import kept_text
 from agentcli.tools.base import ToolContext
 
 if TYPE_CHECKING:
-    from agentcli.mcp.answers import ServerPrompt
     from agentcli.mcp.servers import ToolServers
+    from agentcli.mcp.values import ServerPrompt
 
 _MENTION = re.compile(r"(?<!\S)@([A-Za-z0-9_-]+):(\S+)")
 _ARGUMENT = re.compile(r"([\w.-]+)=(.*)", re.DOTALL)

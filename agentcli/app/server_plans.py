@@ -9,8 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from agentcli.app.sandbox import Containment
-from agentcli.mcp.plan import HttpServer, ServerPlan, StdioServer
-from agentcli.mcp.variables import MissingVariable, filled
+from agentcli.mcp.servers_file import MissingVariable, filled
+from agentcli.mcp.values import HttpServer, ServerPlan, StdioServer
 from agentcli.sandbox.named_paths import why_not_shown
 from agentcli.sandbox.selection import BUBBLEWRAP, Sandbox, SpawnOptions
 from agentcli.security.secret_variables import masked_values

@@ -19,7 +19,7 @@ from agentcli.sessions.state import AgentState
 from agentcli.shell.python import PythonInterpreter
 from agentcli.shell.shell import Shell
 from agentcli.tools.base import ToolContext
-from agentcli.web.page import PageLimits
+from agentcli.web.addresses import PageLimits
 from agentcli.workspace.output_folder import OutputFolder
 from agentcli.workspace.private import remove_tree
 from agentcli.workspace.tracking import FileTracker

@@ -1,5 +1,6 @@
 """The session's browser. It starts with the first page, keeps one page open between calls, and ends
-with the session."""
+with the session.
+"""
 
 from __future__ import annotations
 
@@ -11,24 +12,85 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from agentcli import interrupts
-from agentcli.browser.finding import BrowserMissing, find_browser
 from agentcli.errors import ToolError
 from agentcli.interrupts import shield
 from agentcli.sandbox.selection import BUBBLEWRAP, Sandbox
 from agentcli.sandbox.start_script import start_script
 from agentcli.system import processes
+from agentcli.system.homes import expanded
 from agentcli.system.processes import ENVIRONMENT_MARK
 from agentcli.system.programs import find_program
 from agentcli.workspace.output_folder import OutputFolder
 from agentcli.workspace.private import remove_tree
 from agentcli.workspace.rooted_folder import RootedFolder
+
+_NAMES = (
+    *("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"),
+    *("microsoft-edge", "microsoft-edge-stable", "brave-browser"),
+)
+_APPLICATIONS = ("Chromium", "Google Chrome", "Microsoft Edge", "Brave Browser")
+_OF_SNAP = "/snap/"
+
+
+class BrowserMissing(Exception):
+    """No browser can be used. `remedy` is what the user can do about it."""
+
+    def __init__(self, what: str, remedy: str) -> None:
+        super().__init__(what)
+        self.remedy = remedy
+
+
+def find_browser(chosen: str) -> str:
+    """Return the browser's program: the one `chosen` by the user, else the first one found. Raises
+    BrowserMissing, also if Playwright is missing."""
+    if find_spec("playwright") is None:
+        raise BrowserMissing("Playwright is not installed", "pip install 'agentcli[browser]'")
+    if chosen:
+        path = str(expanded(chosen))
+        if os.access(path, os.X_OK) and "/" in path:
+            return path
+        if found := find_program(chosen):
+            return found
+        raise BrowserMissing(
+            f"tools.browser does not name a program: {chosen}", "change it in the settings"
+        )
+    for path in _found():
+        if not os.path.realpath(path).startswith(_OF_SNAP):
+            return path
+    raise BrowserMissing("no Chromium, Chrome, Edge or Brave is installed", _remedy())
+
+
+def _found() -> Iterator[str]:
+    yield from filter(None, map(find_program, _NAMES))
+    if sys.platform == "darwin":
+        for folder in ("/Applications", str(expanded("~/Applications"))):
+            for name in _APPLICATIONS:
+                path = f"{folder}/{name}.app/Contents/MacOS/{name}"
+                if os.access(path, os.X_OK):
+                    yield path
+
+
+def _remedy() -> str:
+    """Return a command that installs a browser. The one of snap can't run in our sandbox."""
+    if sys.platform == "darwin":
+        return "brew install --cask chromium"
+    managers = {
+        "apt-get": "apt-get install chromium (the snap version can't be used)",
+        "dnf": "dnf install chromium",
+        "pacman": "pacman -S chromium",
+        "apk": "apk add chromium",
+        "zypper": "zypper install chromium",
+    }
+    return next((told for name, told in managers.items() if find_program(name)), "install Chromium")
+
 
 MAX_FILE_BYTES = 50_000_000
 """Largest download kept, in bytes."""

@@ -12,11 +12,9 @@ from agentcli.app.checks.check import CheckResult
 from agentcli.app.checks.tries import Judgement
 from agentcli.messages import Usage
 from agentcli.ui.choices import aligned
-from agentcli.ui.live import LiveRegion
-from agentcli.ui.sanitize import printable
-from agentcli.ui.screen import SPINNER, Screen
-from agentcli.ui.style import Line, Span, Style, plain
+from agentcli.ui.screen import SPINNER, LiveRegion, Screen
 from agentcli.ui.summary import count, duration, money
+from agentcli.ui.text import Line, Span, Style, plain, printable
 
 _HEADINGS = ("try", "session", "ended", "check", "changes", "cost", "time", "model")
 _FACTS = slice(3, 7)

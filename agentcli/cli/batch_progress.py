@@ -16,11 +16,9 @@ from agentcli.batch.batch import BatchRequest, run_batch
 from agentcli.batch.results import Ledger, table
 from agentcli.batch.task import Activity, Order, Result
 from agentcli.errors import TurnInterrupted
-from agentcli.ui.live import LiveRegion
-from agentcli.ui.sanitize import printable, say_note
-from agentcli.ui.screen import SPINNER, Screen
-from agentcli.ui.style import Line, Span, Style
+from agentcli.ui.screen import SPINNER, LiveRegion, Screen
 from agentcli.ui.summary import count, duration, money
+from agentcli.ui.text import Line, Span, Style, printable, say_note
 
 _MOST_ROWS = 16
 _REDRAW_S = 0.1

@@ -13,10 +13,9 @@ from agentcli.security.secret_variables import masked_values
 from agentcli.system.homes import state_home
 from agentcli.system.programs import user_environ
 from agentcli.ui.jsonl import JsonLinesWriter
-from agentcli.ui.live import terminal_size
-from agentcli.ui.sanitize import printable
-from agentcli.ui.style import Span, plain, wrap
+from agentcli.ui.screen import terminal_size
 from agentcli.ui.summary import RunSummary
+from agentcli.ui.text import Span, plain, printable, wrap
 
 
 def print_error(message: str, hint: str = "") -> None:

@@ -23,8 +23,8 @@ from agentcli.llm.provider import Provider, known_providers
 from agentcli.llm.registry import Providers, require_address
 from agentcli.llm.short_names import resolve
 from agentcli.settings import ProviderSettings
-from agentcli.ui.questions import Questions
 from agentcli.ui.summary import count
+from agentcli.ui.tty import Questions
 
 _ANOTHER = "another"
 _LOOPBACK = {"localhost", "127.0.0.1", "::1"}

@@ -23,7 +23,7 @@ def main() -> NoReturn:
     from agentcli.system import programs
 
     if "--plain" in sys.argv:
-        from agentcli.ui.plain import make_plain
+        from agentcli.ui.screen import make_plain
 
         make_plain()
     # From here on, no module is loaded from the folder in which the agent was started.

@@ -16,7 +16,7 @@ from agentcli.cli.conversation.conversation import Conversation
 from agentcli.cli.conversation.user_programs import run_shell
 from agentcli.errors import AgentError, UsageError
 from agentcli.extensions import ExtensionPoint
-from agentcli.mcp.schemas import one_line
+from agentcli.mcp.values import one_line
 from agentcli.ui.prompt.control import Completion, Submission
 
 _NUMBER = re.compile(r"0*[1-9][0-9]{0,8}")

@@ -17,10 +17,8 @@ from typing import TextIO
 
 from agentcli.errors import UsageError
 from agentcli.system.programs import find_program, user_environ
-from agentcli.ui.live import terminal_size
-from agentcli.ui.plain import is_plain
-from agentcli.ui.sanitize import printable
-from agentcli.ui.style import cells
+from agentcli.ui.screen import is_plain, terminal_size
+from agentcli.ui.text import cells, printable
 
 _A_MOMENT_S = 0.5
 

@@ -13,7 +13,7 @@ from agentcli.app.configuration.places import resolve_workspace
 from agentcli.errors import SessionError, UsageError
 from agentcli.system.homes import state_home
 from agentcli.system.programs import user_environ
-from agentcli.ui.sanitize import printable
+from agentcli.ui.text import printable
 from agentcli.workspace.private import replacing
 from agentcli.workspace.written_places import written_places
 

@@ -25,11 +25,10 @@ from agentcli.events.progress import Notice
 from agentcli.security.trust import PROJECT_CONFIG, TOOL_SERVERS, Fingerprint, TrustState
 from agentcli.settings import Settings
 from agentcli.system.homes import expanded
-from agentcli.ui.approval_terminal import can_ask
 from agentcli.ui.approver import TerminalApprover
-from agentcli.ui.questions import Questions
-from agentcli.ui.terminal import TerminalRenderer
-from agentcli.ui.unambiguous_text import reveal_hidden
+from agentcli.ui.renderer import TerminalRenderer
+from agentcli.ui.text import reveal_hidden
+from agentcli.ui.tty import Questions, can_ask
 
 if TYPE_CHECKING:
     from agentcli.cli.conversation.display import SharedRenderer

@@ -6,9 +6,10 @@ a schema can keep the interpreter busy forever, and the model needs no such chec
 
 from __future__ import annotations
 
+import json
 import re
 import threading
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -22,14 +23,76 @@ from pydantic import ValidationError
 
 from agentcli import __version__
 from agentcli.errors import ToolError
-from agentcli.mcp import content
-from agentcli.mcp.answers import Answer, ServerFeatures, ServerTool
 from agentcli.mcp.fitting import Fitting, UnknownVersion
-from agentcli.mcp.http_transport import http_streams
-from agentcli.mcp.plan import ServerPlan, StdioServer
-from agentcli.mcp.stdio_transport import stdio_streams
-from agentcli.mcp.transport import Health
+from agentcli.mcp.transports import Health, http_streams, stdio_streams
+from agentcli.mcp.values import (
+    Answer,
+    ServerFeatures,
+    ServerPlan,
+    ServerPrompt,
+    ServerResource,
+    ServerTool,
+    StdioServer,
+)
 from agentcli.shell.output import clean
+
+
+def tool_answer(result: types.CallToolResult) -> Answer:
+    """Convert a tool's result. Structured data becomes the text if there is nothing else."""
+    text, images = _rendered(result.content)
+    structured = result.structured_content
+    if not text.strip() and not images and structured is not None:
+        text = json.dumps(structured, ensure_ascii=False, indent=1)
+    return Answer(text, images, structured, error=bool(result.is_error))
+
+
+def resource_answer(result: types.ReadResourceResult) -> Answer:
+    text, images = _rendered(result.contents)
+    return Answer(text, images)
+
+
+def prompt_answer(result: types.GetPromptResult) -> Answer:
+    """Convert a prompt's messages; those that it suggests as the model's answers are marked."""
+    parts: list[str] = []
+    images: list[str] = []
+    for message in result.messages:
+        text, found = _rendered([message.content])
+        parts.append(text if message.role == "user" else f"[An answer that it suggests:]\n{text}")
+        images += found
+    return Answer("\n\n".join(parts), tuple(images))
+
+
+def _rendered(blocks: Iterable[object]) -> tuple[str, tuple[str, ...]]:
+    texts: list[str] = []
+    images: list[str] = []
+    for block in blocks:
+        match block:
+            case types.TextContent(text=text) | types.TextResourceContents(text=text):
+                texts.append(text)
+            case types.ImageContent(data=data, mime_type=kind):
+                images.append(f"data:{kind};base64,{data}")
+            case types.BlobResourceContents(blob=data, mime_type=kind):
+                images.append(f"data:{kind};base64,{data}")
+    return "\n".join(texts), tuple(images)
+
+
+def tools(found: Iterable[types.Tool]) -> Iterator[ServerTool]:
+    for tool in found:
+        reads = bool(tool.annotations and tool.annotations.read_only_hint)
+        schema = dict(tool.input_schema)
+        yield ServerTool(tool.name, tool.description or "", schema, read_only=reads)
+
+
+def converted_prompts(found: Iterable[types.Prompt]) -> Iterator[ServerPrompt]:
+    for prompt in found:
+        arguments = [(each.name, bool(each.required)) for each in prompt.arguments or ()]
+        yield ServerPrompt(prompt.name, prompt.description or "", arguments)
+
+
+def converted_resources(found: Iterable[types.Resource]) -> Iterator[ServerResource]:
+    for resource in found:
+        yield ServerResource(resource.uri, resource.name, resource.description or "")
+
 
 MOST_PAGES = 50
 MOST_TOOLS = 2_000
@@ -103,7 +166,7 @@ class Connection:
             )
         )
         await self.renew()
-        return content.tool_answer(result)
+        return tool_answer(result)
 
     async def renew(self) -> None:
         """List the server's tools again if it has said that they changed. If that fails, they stay
@@ -116,13 +179,11 @@ class Connection:
 
     async def read_resource(self, uri: str) -> Answer:
         """Read a resource. Raises ToolError."""
-        return content.resource_answer(
-            await self._answered(lambda session: session.read_resource(uri))
-        )
+        return resource_answer(await self._answered(lambda session: session.read_resource(uri)))
 
     async def get_prompt(self, name: str, arguments: dict[str, str]) -> Answer:
         """Get a prompt, filled in with `arguments`. Raises ToolError."""
-        return content.prompt_answer(
+        return prompt_answer(
             await self._answered(lambda session: session.get_prompt(name, arguments))
         )
 
@@ -180,8 +241,8 @@ class Connection:
         return ServerFeatures(
             f"{info.name} {info.version}".strip() if info else "",
             tools,
-            list(content.prompts(prompts[:MOST_TOOLS])),
-            list(content.resources(resources[:MOST_TOOLS])),
+            list(converted_prompts(prompts[:MOST_TOOLS])),
+            list(converted_resources(resources[:MOST_TOOLS])),
             may_change=bool(can.tools and can.tools.list_changed),
             unfit=unfit,
         )
@@ -191,7 +252,7 @@ class Connection:
     ) -> tuple[list[ServerTool], Sequence[tuple[str, str]]]:
         """Return the server's tools that are wanted, and those that can't be used."""
         assert self._fitting is not None
-        found = content.tools(await _all_tools(session))
+        found = tools(await _all_tools(session))
         return [tool for tool in found if self.plan.includes(tool.name)], self._fitting.unfit
 
     async def _roots(self, context: ClientRequestContext) -> types.ListRootsResult:

@@ -25,7 +25,7 @@ from mcp_types.version import (
     OLDEST_SUPPORTED_VERSION,
 )
 
-from agentcli.mcp.transport import Streams
+from agentcli.mcp.transports import Streams
 from agentcli.plain_schemas import plain
 
 _LIST_CHANGED = "notifications/tools/list_changed"

@@ -18,9 +18,7 @@ from typing import TYPE_CHECKING, Any
 from agentcli import interrupts
 from agentcli.errors import ToolError
 from agentcli.llm.lazy_sdk import make_lazy
-from agentcli.mcp.answers import Answer, ServerFeatures
-from agentcli.mcp.plan import ServerPlan
-from agentcli.mcp.schemas import one_line
+from agentcli.mcp.values import Answer, ServerFeatures, ServerPlan, one_line
 
 if TYPE_CHECKING:
     from anyio.from_thread import BlockingPortal

@@ -1,9 +1,12 @@
-"""Read and write .mcp.json: a project's tool servers, in the format other assistants use too."""
+"""Read and write .mcp.json, a project's tool servers in the format that other assistants use too,
+and fill in its variables: `${NAME}` and `${NAME:-default}`.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from agentcli.errors import ConfigError
@@ -90,3 +93,25 @@ def _settings(server: Mapping[str, Any]) -> dict[str, Any]:
     if server.get("disabled") is True:
         found["enabled"] = False
     return found
+
+
+_VARIABLE = re.compile(r"\$\{([A-Za-z_]\w*)(?::-([^}]*))?\}")
+
+
+class MissingVariable(Exception):
+    """A variable has neither a value nor a default; the text says which one."""
+
+
+def filled(text: str, environ: Mapping[str, str], withheld: Collection[str]) -> str:
+    """Return `text` with its variables replaced by their values. Those in `withheld`, the models'
+    API keys, count as unset. Raises MissingVariable."""
+
+    def value(found: re.Match[str]) -> str:
+        name, default = found[1], found[2]
+        known = environ.get(name, "") if name not in withheld else ""
+        if known or default is not None:
+            return known or default
+        why = "is a model's API key, which no server gets" if name in withheld else "is not set"
+        raise MissingVariable(f"${{{name}}} {why}")
+
+    return _VARIABLE.sub(value, text)

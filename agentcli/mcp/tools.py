@@ -16,10 +16,8 @@ from agentcli.errors import ToolError
 from agentcli.events import Action
 from agentcli.events.actions import MCPAction
 from agentcli.events.observations import MCPObservation
-from agentcli.mcp.answers import ServerFeatures, ServerTool
-from agentcli.mcp.plan import StdioServer
-from agentcli.mcp.schemas import tool_schema
 from agentcli.mcp.servers import ToolServers
+from agentcli.mcp.values import ServerFeatures, ServerTool, StdioServer, tool_schema
 from agentcli.messages import ToolSchema
 from agentcli.shell.output import kept_text
 from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolResult, with_notes

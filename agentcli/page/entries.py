@@ -35,14 +35,22 @@ from agentcli.events.observations import (
 )
 from agentcli.page.markup import Clipper, element, fold, line
 from agentcli.page.prose import prose
-from agentcli.ui.arguments import argument_rows, raw_argument_rows
-from agentcli.ui.call_details import request_lines
-from agentcli.ui.calls import Outcome, call_lines, call_name, call_text, code_of, outcome, reach_of
-from agentcli.ui.diff import GAP, diff_rows
-from agentcli.ui.folding import UNFOLDED
+from agentcli.ui.calls import (
+    Outcome,
+    argument_rows,
+    call_lines,
+    call_name,
+    call_text,
+    code_of,
+    outcome,
+    raw_argument_rows,
+    reach_of,
+    request_lines,
+)
 from agentcli.ui.notices import decision_text, note
-from agentcli.ui.style import Line, plain
+from agentcli.ui.outputs import GAP, UNFOLDED, diff_rows
 from agentcli.ui.summary import count
+from agentcli.ui.text import Line, plain
 
 _ANY_WIDTH = 1_000_000
 _OPEN_LINES = 14

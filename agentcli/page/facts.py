@@ -12,9 +12,8 @@ from agentcli.evidence.values import Evidence
 from agentcli.page.history import History
 from agentcli.page.markup import element, facts, fold, line
 from agentcli.page.timeline import time_element
-from agentcli.ui.evidence_lines import evidence_lines
 from agentcli.ui.resume_summary import how_it_ended
-from agentcli.ui.summary import count, money, quantity, whole_seconds
+from agentcli.ui.summary import count, evidence_lines, money, quantity, whole_seconds
 
 _ENDING_CLASSES = {"finished": "ok", "failed": "bad", "gave up": "bad"}
 _EVIDENCE_CLASSES = {"passed": "ok", "failed": "bad"}

@@ -13,7 +13,7 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from agentcli.page.markup import Clipper
-from agentcli.ui.sanitize import printable
+from agentcli.ui.text import printable
 
 _MOST_BRACKETS = 500
 """Text with more brackets is not rendered, because the time grows with their square."""

@@ -15,8 +15,8 @@ from agentcli.page.history import History, Step, Turn
 from agentcli.page.markup import Clipper, attribute, element, fold, line
 from agentcli.page.prose import prose
 from agentcli.ui.notices import metrics_line, note
-from agentcli.ui.style import plain
 from agentcli.ui.summary import count, duration, money
+from agentcli.ui.text import plain
 
 _DEEPEST = 5
 """Levels of children that are shown; those below are only named."""

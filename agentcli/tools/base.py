@@ -20,7 +20,7 @@ from agentcli.events.observations import ToolResultObservation
 from agentcli.messages import ImageLimits, ToolSchema
 from agentcli.security.policy.rule import Pattern
 from agentcli.tools.json_schema import parameters
-from agentcli.web.page import JudgeURL, PageLimits
+from agentcli.web.addresses import JudgeURL, PageLimits
 
 if TYPE_CHECKING:
     from agentcli.browser.browser import Browser

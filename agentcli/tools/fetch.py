@@ -14,7 +14,7 @@ from agentcli.knowledge.tagging import wrap_in_tag
 from agentcli.shell.output import SOURCE_HEAD_SHARE, kept_text
 from agentcli.shell.variables import WITHHELD
 from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolResult, with_notes
-from agentcli.web.page import Page
+from agentcli.web.addresses import Page
 from agentcli.workspace.images import ImageFault, data_url
 from agentcli.workspace.names import output_name, size_text
 
@@ -29,8 +29,7 @@ class Arguments(ToolArguments):
 
 
 def run(args: Arguments, ctx: ToolContext) -> ToolResult:
-    from agentcli.web.fetching import fetch
-    from agentcli.web.readable import form_of
+    from agentcli.web.pages import fetch, form_of
 
     if WITHHELD in args.url:
         raise ToolError(
@@ -57,7 +56,7 @@ def run(args: Arguments, ctx: ToolContext) -> ToolResult:
 
 def _text(page: Page, form: Any, ctx: ToolContext) -> str:
     """Return the page's text, tagged as data from outside."""
-    from agentcli.web.readable import readable
+    from agentcli.web.pages import readable
 
     found = readable(page, form)
     cut = f"the page is cut: {page.cut}" if page.cut else ""

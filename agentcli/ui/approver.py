@@ -1,28 +1,270 @@
-"""Asks the user at the terminal whether an action may run, and what the model wants to know."""
+"""Ask the user at the terminal whether an action may run, and what the model wants to know.
+
+On a terminal that can be drawn on, keys answer and the question disappears; on any other it is
+printed whole, and lines answer it.
+"""
 
 from __future__ import annotations
 
+import codecs
 import os
+import time
+import unicodedata
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, TypeVar
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
+from agentcli.errors import TurnInterrupted
 from agentcli.events import Action
-from agentcli.events.approval import Approval
+from agentcli.events.approval import Approval, Scope
 from agentcli.events.base import Risk
-from agentcli.ui.answer_dialogue import AnswerDialogue, ask_for_answer
-from agentcli.ui.approval_dialogue import ApprovalDialogue
-from agentcli.ui.approval_line_mode import LineTerminal, ask_for_approval
-from agentcli.ui.approval_question import RuleOffers, question_about
-from agentcli.ui.approval_terminal import TTY, Closed, line_mode, open_patiently, write
-from agentcli.ui.live import terminal_size
-from agentcli.ui.plain import terminal_colors
-from agentcli.ui.style import paint
+from agentcli.ui.approval import Question, RuleOffers, hanging, keyed, question_about
+from agentcli.ui.dialogues import DIGITS, ENTER, MEANINGS, Answer, AnswerDialogue, ApprovalDialogue
+from agentcli.ui.screen import LiveRegion, terminal_colors, terminal_size
+from agentcli.ui.text import Colors, Line, Span, paint, printable, reveal_hidden
+from agentcli.ui.tty import (
+    TTY,
+    Closed,
+    KeyMode,
+    is_ready,
+    line_mode,
+    open_patiently,
+    read_line,
+    read_some,
+    stream,
+    write,
+)
 
-if TYPE_CHECKING:
-    from agentcli.ui.approval_interactive import KeyDialogue
+_ANSWERS: dict[str, tuple[bool, Scope]] = {
+    "yes": (True, "once"),
+    "session": (True, "session"),
+    "always": (True, "always"),
+    "no": (False, "once"),
+}
+"""What each word means, and its first letter."""
+_ALMOST_YES = frozenset(("ok", "okay", "sure", "yep", "yeah", "yes please", "yes!", "all", "go on"))
+_EDIT = frozenset(("e", "edit"))
+
+
+@dataclass(frozen=True)
+class LineTerminal:
+    """A terminal that reads whole lines. `size` is in columns and rows; one that hangs up gets
+    `timeout_s` to come back."""
+
+    fd: int
+    size: tuple[int, int]
+    colors: Colors
+    timeout_s: float
+
+    def print(self, lines: Sequence[Line]) -> None:
+        write(self.fd, "".join(paint(line, self.colors) + "\n" for line in lines))
+
+    def read(self) -> str:
+        """Return the next line. Raises Closed."""
+        write(self.fd, paint([Span(">", "bold"), Span(" ")], self.colors))
+        try:
+            return read_line(self.fd, self.timeout_s)
+        except (TurnInterrupted, KeyboardInterrupt):
+            write(self.fd, "\n")
+            raise
+
+
+def ask_for_approval(terminal: LineTerminal, question: Question) -> Approval:
+    """Print the question and return the user's answer. Raises Closed."""
+    rule = question.offered
+    keys = "y, s, a, e, n" if rule else "y, n"
+    terminal.print([*_lines(question, *terminal.size), *_choices(question, rule, terminal.size[0])])
+    while True:
+        line = terminal.read()
+        answer = _understood(line)
+        if answer is not None and answer.scope == "once":
+            return answer
+        if rule and answer is not None:
+            return Approval(True, answer.scope, rule=rule)
+        if rule and line.strip().lower() in _EDIT:
+            rule = _chosen_rule(terminal, question) or rule
+            terminal.print(_choices(question, rule, terminal.size[0]))
+        else:
+            terminal.print([[Span(f"  {keys}, or a few words for the model")]])
+
+
+def _chosen_rule(terminal: LineTerminal, question: Question) -> str:
+    """Return the rule that the user chooses or writes; "" if it is to stay as it was."""
+    rules, width = question.rules, terminal.size[0]
+    lines: list[Line] = [[], *hanging("The rule to save, the narrowest first:", width)]
+    for number, rule in enumerate(rules, 1):
+        lines += keyed(str(number), reveal_hidden(rule), width)
+    told = "a number, or a rule such as bash(git push origin:*); empty: as it was"
+    terminal.print([*lines, *hanging(told, width)])
+    while text := printable(terminal.read(), multiline=False).strip():
+        if text.isdecimal() and 1 <= int(text) <= len(rules):
+            text = rules[int(text) - 1]
+        why_not = question.objection(text)
+        if not why_not:
+            break
+        terminal.print(hanging(reveal_hidden(why_not), width, "yellow"))
+    return text
+
+
+def _lines(question: Question, width: int, height: int) -> list[Line]:
+    body = question.action_rows(width)
+    lines: list[Line] = [[], *hanging(question.title, width, "bold", ""), [], *body]
+    if len(body) > height - 12:
+        lines += hanging(f"{len(body)} rows: scroll up for the first", width, "yellow")
+    return [*lines, *question.words_rows(width), *question.fact_rows(width), []]
+
+
+def _choices(question: Question, rule: str, width: int) -> list[Line]:
+    lines = question.rule_rows(rule, width)
+    for key in "ysae" if rule else "y":
+        lines += keyed(key, MEANINGS[key], width)
+    return [*lines, *keyed("n", "no; or type what the model should know or do instead", width)]
+
+
+def _understood(line: str) -> Approval | None:
+    text = printable(line, multiline=False).strip()
+    if any(unicodedata.category(char) == "Cc" for char in line.rstrip("\r\n").replace("\t", " ")):
+        # The line has a key such as an arrow in it, which was not meant as an answer.
+        return None
+    for word, (allowed, scope) in _ANSWERS.items():
+        if text.lower() in (word, word[0]):
+            return Approval(allowed, scope)
+    if len(text) <= 2 or text.lower().rstrip(".!") in _ALMOST_YES | _EDIT:
+        return None
+    return Approval(False, reason=text)
+
+
+def ask_for_answer(terminal: LineTerminal, dialogue: AnswerDialogue) -> Answer:
+    """Ask line by line. The answer is a number or text; an empty line means no answer. Raises
+    Closed."""
+    width = terminal.size[0]
+    told = "a number, or an answer of yours" if dialogue.options else "your answer"
+    terminal.print([*dialogue.question_rows(width), *hanging(f"{told}; empty: none", width, "dim")])
+    text = printable(terminal.read(), multiline=False).strip()
+    if text in DIGITS[: len(dialogue.options)] and text:
+        return Answer(dialogue.options[int(text) - 1])
+    return Answer(text or None)
+
+
+_TICK_S = 0.25
+"""How often to check whether the window has changed its size."""
+_BURST_S = 0.05
+"""Keys that arrive faster than this are pasted, or one key that sends several characters."""
+_NEW_S = 1.0
+_TYPING_S = 0.25
+"""While a question is newer than _NEW_S, letters that follow each other this fast are from someone
+who was already typing and has not seen the question."""
+_MOST_ROWS = 1_000
+"""More than any window has: the whole action must be visible."""
+_SCROLLING = frozenset("jk")
+"""Keys that arrive several at once when held down; they only scroll and never answer."""
+_PASTE = "<bracketed-paste>"
+_Pressed = tuple[str, str]
+"""A key, by its name in prompt_toolkit or as a character, and the text that it stands for."""
+
 
 AnswerT = TypeVar("AnswerT")
+
+
+class KeyDialogue(Protocol[AnswerT]):
+    """A question that is answered by keys, with any type of answer."""
+
+    @property
+    def is_typed_into(self) -> bool: ...
+    def press(self, key: str) -> AnswerT | None: ...
+    def paste(self, text: str) -> None: ...
+    def fits(self, width: int, height: int) -> bool: ...
+    def lines(self, width: int, height: int) -> list[Line]: ...
+    def folded(self, answer: AnswerT, width: int) -> Line: ...
+
+
+def ask_by_keys(
+    fd: int, dialogue: KeyDialogue[AnswerT], colors: Colors, timeout_s: float
+) -> AnswerT:
+    """Ask the user at the terminal `fd` and return the answer. The question is always removed from
+    the screen. Raises Closed."""
+    region = LiveRegion(stream(fd), most_rows=_MOST_ROWS)
+
+    def draw() -> None:
+        columns, height = region.size()
+        region.most_rows = height
+        lines = dialogue.lines(columns - 1, height - 1)
+        region.draw([paint(line, colors) for line in lines])
+
+    mode, keys = KeyMode(fd), _Keys(fd, timeout_s)
+    with mode:
+        try:
+            while True:
+                draw()
+                for key, text in _interpret(keys.burst(), is_text=dialogue.is_typed_into):
+                    if key == "c-z":
+                        region.draw([])
+                        mode.suspend()
+                    elif key == _PASTE:
+                        dialogue.paste(text)
+                    elif key == "c-d" and not dialogue.is_typed_into:
+                        raise Closed("the end of input was typed")
+                    elif (answer := dialogue.press(key)) is not None:
+                        return answer
+        finally:
+            region.draw([])
+
+
+class _Keys:
+    """Reads keys from a terminal."""
+
+    def __init__(self, fd: int, timeout_s: float) -> None:
+        from prompt_toolkit.input.vt100_parser import Vt100Parser
+
+        self._fd = fd
+        self._timeout_s = timeout_s
+        self._new_until = time.monotonic() + _NEW_S
+        self._pressed: list[_Pressed] = []
+        self._parser = Vt100Parser(
+            lambda press: self._pressed.append((getattr(press.key, "value", press.key), press.data))
+        )
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def burst(self) -> list[_Pressed]:
+        """Return the keys that came together; none after a short time without any."""
+        data = read_some(self._fd, self._timeout_s, _TICK_S)
+        typing = time.monotonic() < self._new_until and data.isalpha()
+        if typing or len(data) > 1 or data == b"\x1b":
+            while is_ready(self._fd, _TYPING_S if typing else _BURST_S):
+                data += read_some(self._fd, self._timeout_s)
+        self._parser.feed(self._decoder.decode(data))
+        self._parser.flush()
+        pressed, self._pressed[:] = list(self._pressed), []
+        return pressed
+
+
+def _interpret(pressed: list[_Pressed], *, is_text: bool) -> list[_Pressed]:
+    """Ignore Alt with a letter and unknown sequences. Treat several letters at once as pasted, even
+    if the terminal does not say so."""
+    if len(pressed) > 1 and any(key == "escape" for key, _ in pressed):
+        return [("<ignore>", "")]
+    return _as_typed(pressed) if is_text else _as_answer(pressed)
+
+
+def _as_typed(pressed: list[_Pressed]) -> list[_Pressed]:
+    """Only a single Enter, after everything else, ends the text; otherwise each is a line break."""
+    ends = [at for at, (key, _) in enumerate(pressed) if key in ENTER]
+    if ends in ([], [len(pressed) - 1]):
+        return pressed
+    return [(_PASTE, "\n") if at in ends else press for at, press in enumerate(pressed)]
+
+
+def _as_answer(pressed: list[_Pressed]) -> list[_Pressed]:
+    """Take a letter with an Enter as that letter alone, as some people type Enter by habit."""
+    typed = [(k, data) for k, data in pressed if k in ENTER or (len(k) == 1 and k.isprintable())]
+    keys = [key for key, _ in typed]
+    if len(typed) < 2 or _SCROLLING.issuperset(keys):
+        return pressed
+    if len(typed) == 2 and keys[0] not in ENTER and keys[1] in ENTER:
+        return typed[:1]
+    text = "".join("\n" if key in ENTER else data for key, data in typed)
+    return [(_PASTE, text.removesuffix("\n"))]
 
 
 class TerminalApprover:
@@ -83,7 +325,9 @@ class TerminalApprover:
             return None
 
     def _answer_to(
-        self, dialogue: KeyDialogue[AnswerT], ask_by_line: Callable[[LineTerminal], AnswerT]
+        self,
+        dialogue: KeyDialogue[AnswerT],
+        ask_by_line: Callable[[LineTerminal], AnswerT],
     ) -> AnswerT:
         """Ask on the screen, or line by line if the terminal can't be drawn on or the question does
         not fit. Raises Closed."""
@@ -100,8 +344,6 @@ class TerminalApprover:
                 os.close(fd)
 
     def _answer_by_keys(self, fd: int, dialogue: KeyDialogue[AnswerT]) -> AnswerT:
-        from agentcli.ui.approval_interactive import ask_by_keys
-
         answer = ask_by_keys(fd, dialogue, self._colors, self._timeout_s)
         if self._folds:
             folded = dialogue.folded(answer, terminal_size(fd)[0] - 1)

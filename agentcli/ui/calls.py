@@ -1,9 +1,10 @@
-"""Describe tool calls in words: what they do, and what came of them."""
+"""Describe tool calls in words: what they do, what was asked for, and how they ended."""
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -48,13 +49,47 @@ from agentcli.events.observations import (
     UserAnswerObservation,
     UserRejectObservation,
 )
-from agentcli.ui.arguments import argument_line
-from agentcli.ui.diff import diff_counts, diff_lines, is_cut, marked_lines
-from agentcli.ui.folding import FOLDED, Folding
-from agentcli.ui.outputs import interruption_text, output_lines
-from agentcli.ui.sanitize import printable
-from agentcli.ui.style import Line, Span, Style, cells, clip, plain
+from agentcli.ui.outputs import (
+    FOLDED,
+    Folding,
+    diff_counts,
+    diff_lines,
+    interruption_text,
+    is_cut,
+    marked_lines,
+    output_lines,
+)
 from agentcli.ui.summary import count, duration, money
+from agentcli.ui.text import Line, Span, Style, cells, clip, plain, printable, wrap
+
+
+def argument_line(arguments: Mapping[str, object]) -> str:
+    """Return the value of a single argument, or else `name: value, name: value`."""
+    if len(arguments) == 1:
+        return _value_text(next(iter(arguments.values())))
+    return ", ".join(f"{name}: {_value_text(value)}" for name, value in arguments.items())
+
+
+def argument_rows(arguments: Mapping[str, object]) -> list[str]:
+    """Return a row for each argument, with the lines of a longer text indented below its name."""
+    rows: list[str] = []
+    for name, value in arguments.items():
+        first, *others = _value_text(value).split("\n")
+        if others:
+            rows += [f"{name}:", *(f"  {line}" for line in (first, *others))]
+        else:
+            rows.append(f"{name}: {first}")
+    return rows
+
+
+def raw_argument_rows(raw: str) -> list[str]:
+    """Return the rows of arguments that a model wrote; its text if that is no JSON object."""
+    return argument_rows(json_object(raw) or {}) or raw.split("\n")
+
+
+def _value_text(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
 
 _EXIT_LINE = re.compile(r"(?:\A|\n)\[exit \d+(?:, no output)?(?:; (now in [^\]\n]+))?\](?=\n\[|\Z)")
 """The note for the model at the end of an output; people see its facts on the call's line."""
@@ -363,3 +398,29 @@ def _lines_read(observation: FileReadObservation) -> str:
     first, last = observation.lines_shown or (1, total)
     shown = last - first + 1
     return count(total, "line") if shown >= total else f"{shown:,} of {count(total, 'line')}"
+
+
+def request_lines(action: Action, observation: Observation, width: int) -> list[Line]:
+    """Return the model's reason for a command, the texts of a change whose diff lacks them, and the
+    arguments of a call that no tool understood. Prose is broken between words to fit `width`
+    columns."""
+    match action:
+        case CmdRunAction(reason=reason) if reason:
+            words = printable(reason.strip(), multiline=False)
+            return wrap([Span(f"asked for, in the model's words: {words}", "dim")], width)
+        case FileWriteAction(content=content) if not _has_diff(observation):
+            return marked_lines(content, "+")
+        case FileEditAction() if not _has_diff(observation):
+            new = action.new_str if action.new_str is not None else action.content
+            return [*marked_lines(action.old_str or "", "-"), *marked_lines(new or "", "+")]
+        case MemoryAction(text=text) | AgentDelegateAction(task=text):
+            return [[Span(row)] for row in printable(text).split("\n")]
+        case ToolCallAction(error=str(), raw_arguments=raw):
+            rows = ([Span(printable(row))] for row in raw_argument_rows(raw))
+            return [line for row in rows for line in wrap(row, width)]
+    return []
+
+
+def _has_diff(observation: Observation) -> bool:
+    changed = FileWriteObservation | FileEditObservation
+    return isinstance(observation, changed) and not is_cut(observation.diff)

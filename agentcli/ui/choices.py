@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Generic, TypeVar
 
-from agentcli.ui.sanitize import printable
-from agentcli.ui.style import Line, Span, cells, clip, fitting, plain
+from agentcli.ui.text import Line, Span, cells, clip, fitting, plain, printable
 
 ValueT = TypeVar("ValueT")
 

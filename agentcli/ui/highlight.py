@@ -11,7 +11,7 @@ from pygments.lexers import get_lexer_by_name
 from pygments.token import Token, _TokenType
 from pygments.util import ClassNotFound
 
-from agentcli.ui.style import Span, Style
+from agentcli.ui.text import Span, Style
 
 _STYLES: tuple[tuple[_TokenType, Style], ...] = (
     (Token.Comment, "dim"),

@@ -21,9 +21,8 @@ from rich.style import Style
 from rich.theme import Theme
 
 from agentcli.ui.highlight import highlight_code
-from agentcli.ui.links import URL, url_link
-from agentcli.ui.sanitize import printable
-from agentcli.ui.style import Colors, cells, fitting
+from agentcli.ui.screen import URL, url_link
+from agentcli.ui.text import Colors, cells, fitting, printable
 
 # HTML is treated as text: Rich would leave it out, and `List<int>` outside of code is common.
 _PARSER = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"])

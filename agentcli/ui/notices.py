@@ -25,9 +25,8 @@ from agentcli.events.observations import (
 )
 from agentcli.events.progress import Status
 from agentcli.events.requirements import RequirementJudgedObservation
-from agentcli.ui.sanitize import printable
-from agentcli.ui.style import Line, Span
 from agentcli.ui.summary import duration, money, quantity, whole_seconds
+from agentcli.ui.text import Line, Span, printable
 
 _SHOWN_STATES = frozenset({"paused", "rejected", "stopped"})
 """States that are worth a line; "error" has one of its own."""

@@ -1,5 +1,5 @@
-"""Tell a user who looks elsewhere that a session waits for them or is done, by a bell or a
-notification, and by the title of the terminal's window.
+"""Subscribers beside the screen: one holds back a new session until its task is recorded; the other
+notifies a user who looks elsewhere by a bell or a notification and by the window's title.
 
 Sequences: https://invisible-island.net/xterm/ctlseqs/ctlseqs.html (BEL, OSC 0, and the stack of
 titles by CSI 22 and 23 t), https://iterm2.com/documentation-escape-codes.html (OSC 9, which
@@ -13,14 +13,57 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Literal, TextIO
+from typing import Literal, Protocol, TextIO
 
 from agentcli.events import Event, Progress
 from agentcli.events.actions import RenameAction, is_user_message
-from agentcli.events.observations import AgentStateChangedObservation
-from agentcli.ui.sanitize import printable
-from agentcli.ui.style import Span, clip, plain
+from agentcli.events.observations import AgentStateChangedObservation, SessionStartedObservation
+from agentcli.events.progress import Notice
 from agentcli.ui.summary import STATE_WORDS
+from agentcli.ui.text import Span, clip, plain, printable
+
+
+class Follower(Protocol):
+    def on_event(self, event: Event) -> None: ...
+    def on_progress(self, progress: Progress) -> None: ...
+
+
+class DelayedFollower:
+    """Passes on to `follower` what happens in a new session, starting once its task is recorded. So
+    whoever reads the session's id there finds a session that has its task."""
+
+    def __init__(self, follower: Follower) -> None:
+        self._follower = follower
+        self._held: list[Event | Notice] | None = []
+
+    def on_event(self, event: Event) -> None:
+        if self._held is None:
+            self._follower.on_event(event)
+            return
+        self._held.append(event)
+        if is_user_message(event):
+            self._pass_on(self._held)
+
+    def on_progress(self, progress: Progress) -> None:
+        if self._held is not None and isinstance(progress, Notice):
+            self._held.append(progress)
+        else:
+            # Other progress is momentary, so there is no point in keeping it.
+            self._follower.on_progress(progress)
+
+    def give_up(self) -> None:
+        """Pass on what was held back, except the start: there will be no such session."""
+        held = self._held or []
+        self._pass_on([what for what in held if not isinstance(what, SessionStartedObservation)])
+
+    def _pass_on(self, held: list[Event | Notice]) -> None:
+        self._held = None
+        for what in held:
+            if isinstance(what, Event):
+                self._follower.on_event(what)
+            else:
+                self._follower.on_progress(what)
+
 
 Means = Literal["off", "bell", "osc9"]
 

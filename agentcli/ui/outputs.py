@@ -1,12 +1,57 @@
-"""Show people the output of commands and tools as lines."""
+"""What calls printed and changed, as lines: outputs and diffs, and how much of them is shown."""
 
 from __future__ import annotations
 
+import difflib
 import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
-from agentcli.ui.folding import Folding
-from agentcli.ui.sanitize import printable, resolve_carriage_returns
-from agentcli.ui.style import Line, Span
+from agentcli.ui.text import Line, Span, Style, printable, resolve_carriage_returns
+
+
+@dataclass(frozen=True, slots=True)
+class Folding:
+    """The most lines shown of each part of a call; None means all of them.
+
+    `hint` says how to see the rest, such as `Ctrl-O`; `{}` in it stands for the id of the call's
+    event. If an event holds only both ends of an output, `kept_output` returns the whole by the
+    name of its file, or None if that file is gone.
+    """
+
+    code: int | None = 8
+    output: int | None = 3
+    failed_output: int | None = 8
+    found: int | None = 0
+    read: int | None = 0
+    edit: int | None = 200
+    new_file: int | None = 12
+    error: int | None = 6
+    hint: str = ""
+    kept_output: Callable[[str], str | None] = lambda name: None
+
+    def more(self, hidden: int, event: int, noun: str = "line") -> Line:
+        """Return the row that stands for `hidden` lines of the call with this event id."""
+        counted = f"… +{hidden:,} {noun}{'' if hidden == 1 else 's'}"
+        hint = self.hint.replace("{}", str(event))
+        return [Span(f"{counted}, {hint}" if hint else counted, "dim")]
+
+    def first(self, lines: Sequence[Line], limit: int | None, event: int) -> list[Line]:
+        """Return the first lines and how many more there are; a single line is never hidden."""
+        hidden = 0 if limit is None else len(lines) - limit
+        if hidden <= 1:
+            return list(lines)
+        return [*lines[:limit], self.more(hidden, event)]
+
+
+FOLDED = Folding()
+DETAILED = Folding(
+    code=None, output=200, failed_output=200, found=200, edit=None, new_file=200, error=200
+)
+UNFOLDED = Folding(None, None, None, None, None, None, None, None)
+
 
 _GAP = re.compile(
     r"\[… (?:lines (?P<first>\d+)-(?P<last>\d+)|part of line \d+) of [\d,]+ not shown, "
@@ -41,11 +86,11 @@ def output_lines(text: str, limit: int | None, folding: Folding, event: int) -> 
     if limit == 0 or not text.strip():
         return []
     rows = text.strip("\n").rstrip().split("\n")
-    folded = limit is not None and sum(map(_lines_of, rows)) > limit + 1
+    folded = limit is not None and sum(map(_lines_for, rows)) > limit + 1
     start = max(0, len(rows) - (limit or 0)) if folded else 0
     if folded and _GAP.fullmatch(rows[start]):
         start += 1
-    hidden = sum(map(_lines_of, rows[:start]))
+    hidden = sum(map(_lines_for, rows[:start]))
     shown = [_line(row, folding, event) for row in rows[start:]]
     return [folding.more(hidden, event), *shown] if hidden else shown
 
@@ -56,10 +101,10 @@ def _line(row: str, folding: Folding, event: int) -> Line:
         return [Span(printable(row), "dim")]
     if gap["first"] is None:
         return [Span("… part of a line is not shown", "dim")]
-    return folding.more(_lines_of(row), event)
+    return folding.more(_lines_for(row), event)
 
 
-def _lines_of(row: str) -> int:
+def _lines_for(row: str) -> int:
     gap = _GAP.fullmatch(row)
     if gap is None:
         return 1
@@ -84,3 +129,103 @@ def live_lines(text: str, gone: int, limit: int) -> list[Line]:
     hidden = gone + max(0, len(rows) - limit)
     shown: list[Line] = [[Span(printable(row), "dim")] for row in rows[-limit:]]
     return [Folding().more(hidden, 0), *shown] if hidden else shown
+
+
+_HUNK = re.compile(r"@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@")
+_CUT = "[diff cut]"
+"""The last line of a diff that was too long to be kept whole in its event."""
+
+SIGN_STYLES: dict[str, Style] = {"+": "green", "-": "red", " ": "dim"}
+GAP = "⋮"
+
+
+class Row(NamedTuple):
+    """One line of a change. A removed line has its old number, any other line its new one. The sign
+    `⋮` stands for unchanged lines that are left out."""
+
+    number: int
+    sign: str
+    text: str
+
+    def mark(self, width: int) -> str:
+        """Return the number, `width` columns wide, and the sign, to be shown before the text."""
+        return (
+            f"{self.sign:>{width}}" if self.sign == GAP else f"{self.number:>{width}} {self.sign}"
+        )
+
+    @property
+    def style(self) -> Style:
+        return SIGN_STYLES.get(self.sign, "dim")
+
+
+def number_width(rows: Sequence[Row]) -> int:
+    return max((len(str(row.number)) for row in rows), default=1)
+
+
+def marked_lines(text: str, sign: str) -> list[Line]:
+    """Return every line of a text that is added or removed as a whole."""
+    rows = printable(text).removesuffix("\n").split("\n") if text else []
+    return [[Span(f"{sign} {row}", SIGN_STYLES[sign])] for row in rows]
+
+
+def diff_counts(diff: str) -> tuple[int, int]:
+    """Return the numbers of lines added and removed."""
+    signs = Counter(row.sign for row in diff_rows(diff))
+    return signs["+"], signs["-"]
+
+
+def is_cut(diff: str) -> bool:
+    """Return whether the diff was too long to be kept whole."""
+    return diff.rstrip("\n").endswith(f"\n{_CUT}")
+
+
+def diff_lines(diff: str) -> list[Line]:
+    """Return every line of the diff in full; the terminal wraps long ones."""
+    rows = diff_rows(diff)
+    width = number_width(rows)
+    return [_diff_line(row, width) for row in rows]
+
+
+def _diff_line(row: Row, width: int) -> Line:
+    if row.sign == GAP:
+        return [Span(f"{row.mark(width)} {row.text}".rstrip(), "dim")]
+    text = printable(row.text.removesuffix("\r"))
+    return [Span(f"{row.number:>{width}} ", "dim"), Span(f"{row.sign} {text}", row.style)]
+
+
+def change_rows(old: str, new: str) -> list[Row]:
+    """Return the rows of a change that is yet to be made, given the whole texts."""
+    before, after = _text_lines(old), _text_lines(new)
+    rows = diff_rows("\n".join(difflib.unified_diff(before, after, lineterm="", n=3)))
+    if new and not new.endswith("\n") and (old != new):
+        rows.append(Row(0, GAP, "no newline at the end"))
+    elif not rows and old != new:
+        rows.append(Row(0, GAP, "the last line gets a newline"))
+    return rows
+
+
+def _text_lines(text: str) -> list[str]:
+    return text.removesuffix("\n").split("\n") if text else []
+
+
+def diff_rows(diff: str) -> list[Row]:
+    """Return the lines of a unified diff with their numbers."""
+    return list(_numbered(diff))
+
+
+def _numbered(diff: str) -> Iterator[Row]:
+    old = new = 0
+    started = False
+    for line in diff.split("\n"):
+        sign = line[:1]
+        if hunk := _HUNK.match(line):
+            if started:
+                yield Row(0, GAP, "")
+            old, new = int(hunk[1]), int(hunk[2])
+            started = True
+        elif line == _CUT:
+            yield Row(0, GAP, "the rest of this change is not kept")
+        elif started and sign in SIGN_STYLES:
+            yield Row(old if sign == "-" else new, sign, line[1:])
+            old += sign != "+"
+            new += sign != "-"

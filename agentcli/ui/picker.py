@@ -31,11 +31,9 @@ from prompt_toolkit.layout import (
 
 from agentcli.errors import TurnInterrupted
 from agentcli.ui.choices import Choice, Preview, Selection, ValueT, choice_row, preview_lines
-from agentcli.ui.live import terminal_size
-from agentcli.ui.prompt.region import PromptOutput
-from agentcli.ui.sanitize import pasted_text
-from agentcli.ui.screen import Screen
-from agentcli.ui.style import Line, Span, plain
+from agentcli.ui.prompt.output import PromptOutput
+from agentcli.ui.screen import Screen, terminal_size
+from agentcli.ui.text import Line, Span, pasted_text, plain
 
 _NUMBERED_ROWS = 20
 _MOST_MESSAGE_ROWS = 6

@@ -25,12 +25,22 @@ from agentcli.events.observations import (
     ReplyDiscardedObservation,
 )
 from agentcli.ui.calls import Outcome, call_line, call_name, call_text, outcome
-from agentcli.ui.markdown_stream import BlockSplitter, render_block
 from agentcli.ui.outputs import STOPPED, interruption_text
-from agentcli.ui.sanitize import printable
+from agentcli.ui.reply import BlockSplitter, render_block
 from agentcli.ui.screen import Region, Screen
-from agentcli.ui.style import Line, Span, Style, cells, clip, joined, paint, plain, without_escapes
 from agentcli.ui.summary import STATE_WORDS, ago, count, money
+from agentcli.ui.text import (
+    Line,
+    Span,
+    Style,
+    cells,
+    clip,
+    joined,
+    paint,
+    plain,
+    printable,
+    without_escapes,
+)
 
 _MOST_CALLS = 3
 _MOST_SAID = 2

@@ -1,15 +1,172 @@
-"""Write lines to a stream: spacing, colours, encoding, and the live region if there is one."""
+"""Terminals: what they can do, the rows that are redrawn, and the lines that stay."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import re
+import socket
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import cache
 from typing import Literal, Protocol, TextIO
+from urllib.parse import quote
 
-from agentcli.ui import links
-from agentcli.ui.live import LiveRegion
-from agentcli.ui.plain import is_plain, terminal_colors
-from agentcli.ui.style import Colors, Line, clip, paint, wrap
+from agentcli.ui.text import Colors, Line, Span, cells, clip, paint, plain, without_escapes, wrap
+
+_TERMS = ("", "dumb", "unknown")
+
+
+def is_plain(environ: Mapping[str, str]) -> bool:
+    """Return whether the terminal can't be drawn on, or must not be (`make_plain`)."""
+    return environ.get("TERM", "") in _TERMS
+
+
+def make_plain() -> None:
+    """Stop redrawing from now on, in this process and in programs that it starts."""
+    os.environ["TERM"] = "dumb"
+
+
+def terminal_colors(environ: Mapping[str, str]) -> Colors:
+    """Return the colours of the terminal: none on a plain one, no hues under NO_COLOR."""
+    if is_plain(environ):
+        return "none"
+    return "mono" if environ.get("NO_COLOR") else "full"
+
+
+URL = re.compile(r"https?://[^\s<>\"'`│]*[^\s<>\"'`│.,:;!?)\]}*_~]")
+"""A URL within text, without the punctuation of the sentence around it."""
+
+_PROGRAMS = frozenset({"iTerm.app", "WezTerm", "vscode", "ghostty", "rio", "Tabby"})
+_TERMS_WITH_LINKS = frozenset(
+    {"xterm-kitty", "xterm-ghostty", "alacritty", "foot", "foot-extra", "wezterm"}
+)
+_VTE_WITH_LINKS = 5_000
+_TMUX_WITH_LINKS = (3, 4)
+_LONGEST = 2_000
+
+
+def terminal_opens_links(environ: Mapping[str, str] = os.environ) -> bool:
+    """Return whether the terminal is known to support links. FORCE_HYPERLINK overrides this: 0 or
+    empty means no, anything else yes."""
+    forced = environ.get("FORCE_HYPERLINK")
+    if forced is not None:
+        return forced not in ("", "0")
+    term, program = environ.get("TERM", ""), environ.get("TERM_PROGRAM", "")
+    if environ.get("TMUX") or program == "tmux":
+        return program == "tmux" and _version(environ) >= _TMUX_WITH_LINKS
+    if term.startswith(("screen", "dumb", "linux")):
+        return False
+    vte = environ.get("VTE_VERSION", "")
+    return (
+        program in _PROGRAMS
+        or term in _TERMS_WITH_LINKS
+        or "WT_SESSION" in environ
+        or (vte.isdecimal() and int(vte) >= _VTE_WITH_LINKS)
+    )
+
+
+def _version(environ: Mapping[str, str]) -> tuple[int, ...]:
+    found = re.match(r"(\d+)\.(\d+)", environ.get("TERM_PROGRAM_VERSION", ""))
+    return tuple(map(int, found.groups())) if found else ()
+
+
+def url_link(url: str) -> str:
+    """Return the URL of a link, in ASCII; empty if it is no web address or too long."""
+    link = quote(url, safe=":/?#[]@!$&'()*+,;=%~-._")
+    return link if re.match(r"https?://\w", link) and len(link) <= _LONGEST else ""
+
+
+def path_link(path: str) -> str:
+    """Return a link to a file by its absolute path; empty for a relative path."""
+    if not path.startswith("/") or path.startswith("//"):
+        return ""
+    link = f"file://{_host()}{quote(path, errors='surrogateescape')}"
+    return link if len(link) <= _LONGEST else ""
+
+
+@cache
+def _host() -> str:
+    """Return this machine's name: terminals only open paths of their own machine."""
+    return quote(socket.gethostname())
+
+
+def terminal_size(terminal: TextIO | int) -> tuple[int, int]:
+    """Return columns and rows of `terminal`, a stream or descriptor; 80 by 24 if it has no size."""
+    try:
+        fd = terminal if isinstance(terminal, int) else terminal.fileno()
+        columns, rows = os.get_terminal_size(fd)
+    except (OSError, ValueError):
+        columns = rows = 0
+    return columns or 80, rows or 24
+
+
+MOST_ROWS = 6
+"""Most rows that are redrawn while the agent works."""
+_CLEAR = "\r\x1b[C\x1b[J\r\x1b[K"
+"""Clears everything from this row on, starting in its second column: if the screen is cleared from
+the very first column, tmux saves the rows into the scrollback."""
+
+
+class LiveRegion:
+    """Redraws its own rows in place, without a thread, a hidden cursor or an alternate screen.
+
+    Between changes the cursor is at the beginning of the first row, so that everything from there
+    on can be cleared, whatever a resize of the window did to the rows. Rows are cut to be narrower
+    than the terminal. Each change is a single write, so that nothing flickers and an interrupt
+    leaves the terminal in order. The region is never taller than `most_rows` or the terminal.
+    """
+
+    def __init__(
+        self, stream: TextIO, width: int | None = None, *, most_rows: int = MOST_ROWS
+    ) -> None:
+        self._stream = stream
+        self._width = width
+        self.most_rows = most_rows
+        self._rows: list[str] = []
+        self._drawn_at = (0, 0)
+
+    def size(self) -> tuple[int, int]:
+        """Return the columns and rows of the terminal."""
+        columns, rows = terminal_size(self._stream)
+        return self._width or columns, rows
+
+    def draw(self, rows: Sequence[str], above: str = "") -> None:
+        """Show the last of `rows` in place of the previous ones; `above` is printed over them and
+        stays."""
+        size = width, height = self.size()
+        most = min(self.most_rows, height - 1)
+        kept = [_fitted(row, width - 1) for row in rows[-most:]] if most > 0 else []
+        resized = bool(self._rows) and size != self._drawn_at
+        if kept == self._rows and not above and not resized:
+            return
+        if above or resized or not kept:
+            clear = _CLEAR if self._rows else ""
+            text = f"{clear}{above}" + "\n".join(kept)
+        else:
+            text = "\r" + "\n".join(f"{row}\x1b[K" for row in kept) + "\x1b[J"
+        self._rows, self._drawn_at = kept, size
+        self._stream.write(text + _back_to_top(len(kept)))
+        self._stream.flush()
+
+    def suspend(self) -> None:
+        """Clear the rows, as the program is about to stop. This is for signal handlers, so it
+        bypasses the stream's buffers, which may be in use."""
+        if self._rows:
+            with suppress(OSError, ValueError):
+                os.write(self._stream.fileno(), _CLEAR.encode())
+
+    def resume(self) -> None:
+        """Continue after a stop, wherever the cursor is by now."""
+        self._rows = []
+
+
+def _back_to_top(height: int) -> str:
+    return f"\r\x1b[{height - 1}A" if height > 1 else "\r" if height else ""
+
+
+def _fitted(row: str, width: int) -> str:
+    return row if cells(row) <= width else plain(clip([Span(without_escapes(row))], width))
+
 
 Kind = Literal["", "text", "user", "thought", "call", "note", "end"]
 
@@ -50,7 +207,7 @@ class Screen:
         self.rich = drawable or colors is not None
         self.live = drawable and live
         self.colors = colors or (terminal_colors(os.environ) if drawable else "none")
-        self.links = drawable and links.terminal_opens_links()
+        self.links = drawable and terminal_opens_links()
         self._stream = stream
         self._region: Region = region or LiveRegion(stream, width)
         self._ascii = "utf" not in (getattr(stream, "encoding", None) or "utf-8").lower()

@@ -1,12 +1,14 @@
-"""The summary of a run: how it ended, its figures, and the closing line."""
+"""A run in words: how it ended, its figures, what its log proves, and the closing line."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from agentcli.evidence.values import NOTHING, Evidence
+from agentcli.evidence.values import NOTHING, Evidence, TestRun
 from agentcli.messages import Usage
+from agentcli.ui.text import printable
 from agentcli.workspace.names import first_names
 
 
@@ -133,3 +135,38 @@ def money(usd: float | None) -> str:
     if usd is None:
         return "price unknown"
     return f"${usd:.2f}" if usd >= 0.01 or usd == 0 else f"${usd:.4f}"
+
+
+_MOST_NAMED = 5
+_STANDS = {
+    "passed": "tests passed after the last change",
+    "failed": "tests failed",
+    "outdated": "files changed after the tests",
+    "not_run": "no tests were run",
+    "unknown": "it is unknown whether tests pass with the files as they were left",
+}
+
+
+def evidence_lines(evidence: Evidence) -> Iterator[str]:
+    """Yield lines about the evidence; none if nothing was changed or tested. The numbers of events
+    are those that --event takes."""
+    if evidence.status == "none":
+        return
+    changed = evidence.files_changed
+    at = f", the last at event {evidence.changed_at}" if changed else ""
+    named = f"{count(len(changed), 'file')} changed{at}"
+    yield f"evidence: {_STANDS[evidence.status]} · {named}"
+    if evidence.newest is not None:
+        yield f"  event {evidence.newest.event_id}: {_test_run(evidence.newest)}"
+    if evidence.never_run:
+        named = first_names(evidence.never_run, _MOST_NAMED)
+        yield printable(f"  changed and never run: {named}", multiline=False)
+    if evidence.not_run_again:
+        named = first_names(evidence.not_run_again, _MOST_NAMED)
+        yield printable(f"  failed and not fixed since: {named}", multiline=False)
+
+
+def _test_run(run: TestRun) -> str:
+    why = f" ({run.why})" if run.why else ""
+    child = f" in {run.session_id}" if run.session_id else ""
+    return printable(f"{run.command}{child}: {run.outcome}{why}", multiline=False)

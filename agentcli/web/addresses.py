@@ -1,6 +1,7 @@
 """Decide which addresses a page may be fetched from: the public network, and those ports of this
 machine that the user opened. A name is looked up only once, and the connection goes to the address
-that was checked."""
+that was checked.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +10,10 @@ import re
 import socket
 import threading
 import time
-from collections.abc import Collection, Sequence
-from ipaddress import (
-    IPv4Address,
-    IPv4Network,
-    IPv6Address,
-    IPv6Network,
-    ip_address,
-    ip_network,
-)
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from typing import Literal, NamedTuple
 from urllib.parse import SplitResult, urlsplit
 
 from agentcli.errors import ToolError, os_error_text
@@ -192,3 +187,34 @@ def _refused(host: str, port: int, address: Address) -> ToolError:
 
 def _bad(told: str) -> ToolError:
     return ToolError(told, error_id="bad_url")
+
+
+JudgeURL = Callable[[str], Literal["allow", "ask", "deny"]]
+"""Says whether the rules let an address be fetched."""
+
+
+@dataclass(frozen=True)
+class PageLimits:
+    """Limits for one page: `seconds` in all, and `max_bytes` after unpacking. `open_ports` are the
+    ports of this machine that may be fetched from. `proxied` means through the proxy that the
+    environment sets, which looks names up itself."""
+
+    seconds: float = 30.0
+    max_bytes: int = 10_000_000
+    open_ports: Collection[int] = ()
+    proxied: bool = False
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page as its server sent it. `status` is a text such as `200 OK`. `cut` says why `data` is
+    incomplete, if it is; `leads_to` is the target of a redirect that was not followed."""
+
+    url: str
+    status_code: int
+    status: str = ""
+    data: bytes = b""
+    content_type: str = ""
+    charset: str = ""
+    cut: str = ""
+    leads_to: str = ""

@@ -39,13 +39,13 @@ STARTS = {
     "git/running.py": "remotes follow --, everything else is ours",
     "hooks/runner.py": _USERS,
     "llm/registry.py": _USERS,
-    "mcp/stdio_transport.py": _USERS,
+    "mcp/transports.py": _USERS,
     "sandbox/loopback.py": _STDIN,
     "sandbox/probe_driver.py": _OURS,
     "sandbox/selection.py": _SHELL,
     "shell/at_terminal.py": _SHELL,
     "shell/terminal.py": _SHELL,
-    "web/readable.py": _STDIN,
+    "web/pages.py": _STDIN,
 }
 """Every file that starts a program, and why no text of others can be one of its flags."""
 TEXTS = ["--help", "-x", "--pre=touch made", "--upload-pack=touch made", "@file", "", "a\nb"]

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentcli.ui.sanitize import say
+from agentcli.ui.text import say
 from tests.conftest import LIMIT_S
 from tests.server import Call, HttpError, Reply
 

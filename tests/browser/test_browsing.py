@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from agentcli.browser.finding import BrowserMissing, find_browser
-from agentcli.browser.outline import compact
+from agentcli.browser.browser import BrowserMissing, find_browser
+from agentcli.browser.tabs import compact
 from agentcli.events.actions import BrowseInteractiveAction
 from agentcli.events.observations import BrowserOutputObservation
 from agentcli.sessions.search.finder import in_use_by

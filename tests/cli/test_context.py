@@ -24,8 +24,7 @@ from agentcli.events.observations import (
 from agentcli.memory.context_use import ContextUse, Part, Share, context_use
 from agentcli.memory.projection import project
 from agentcli.memory.tokens import Size, size_of
-from agentcli.ui.sanitize import printable
-from agentcli.ui.style import cells, plain
+from agentcli.ui.text import cells, plain, printable
 from tests.server import Call, Reply
 from tests.strategies import histories
 

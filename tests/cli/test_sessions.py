@@ -14,7 +14,7 @@ import pytest
 
 from agentcli.sessions.lock import SessionLock
 from agentcli.sessions.session import Session, read_session
-from agentcli.ui.style import cells
+from agentcli.ui.text import cells
 from tests.conftest import LIMIT_S
 from tests.server import Call, Reply
 from tests.sessions.test_index import said, started

@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from agentcli.mcp.connection import Connection
-from agentcli.mcp.plan import HttpServer, ServerPlan
+from agentcli.mcp.values import HttpServer, ServerPlan
 from tests.mcp.conftest import records, results, told
 from tests.server import Call, Reply
 

@@ -7,8 +7,7 @@ import json
 
 import pytest
 
-from agentcli.mcp.stdio_transport import _joined, _parsed
-from agentcli.mcp.transport import Health
+from agentcli.mcp.transports import Health, _joined, _parsed
 from tests.mcp.conftest import records, results, told, tools_told
 from tests.mcp.plain_server import PNG
 from tests.server import Call, Reply

@@ -8,7 +8,7 @@ from pathlib import Path
 from PIL import Image
 from playwright.sync_api import Browser, sync_playwright
 
-from agentcli.browser.finding import find_browser
+from agentcli.browser.browser import find_browser
 from agentcli.sessions.transfer.export import exporter
 from tests.page.long_session import long_session
 

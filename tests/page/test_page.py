@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from agentcli.browser.finding import BrowserMissing, find_browser
+from agentcli.browser.browser import BrowserMissing, find_browser
 from agentcli.events import Event, LLMMetrics, ReplyPart, Source, ToolCallMetadata, event_to_dict
 from agentcli.events.actions import (
     CmdRunAction,

@@ -5,11 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentcli.ui.approval_dialogue import ApprovalDialogue
-from agentcli.ui.approval_question import Question
-from agentcli.ui.approval_view import ApprovalView
-from agentcli.ui.style import cells, plain
-from agentcli.ui.unambiguous_text import texts
+from agentcli.ui.approval import ApprovalView, Question
+from agentcli.ui.dialogues import ApprovalDialogue
+from agentcli.ui.text import cells, exact_lines, plain
 
 RULES = ("bash(git push origin main)", "bash(git push:*)")
 KEYS = ["y", "s", "a", "e", "n", "t", "j", "k", "1", "3", "x", "ж", "\t"]
@@ -19,7 +17,7 @@ pressed = st.lists(st.sampled_from(KEYS), max_size=12)
 
 
 def dialogue(text: str = "git push", words: str = "") -> ApprovalDialogue:
-    view = ApprovalView("command", texts(text), "/w", ("reaches the network",), words)
+    view = ApprovalView("command", exact_lines(text), "/w", ("reaches the network",), words)
     question = Question(view, "why", rules=RULES, offered=RULES[1], objection=lambda text: "no")
     return ApprovalDialogue(question)
 

@@ -21,10 +21,10 @@ from agentcli.events.actions import (
 )
 from agentcli.events.approval import Approval
 from agentcli.events.base import Risk
-from agentcli.ui import approval_line_mode
-from agentcli.ui.approval_terminal import can_ask
+from agentcli.ui import approver
 from agentcli.ui.approver import TerminalApprover
-from agentcli.ui.style import cells
+from agentcli.ui.text import cells
+from agentcli.ui.tty import can_ask
 
 LS = CmdRunAction(command="ls", cwd="/w")
 LIMIT_S = 5
@@ -279,7 +279,7 @@ def test_an_interrupt_leaves_the_cursor_on_a_row_of_its_own(person, monkeypatch)
     def interrupted(fd, timeout_s):
         raise TurnInterrupted("interrupted", 130)
 
-    monkeypatch.setattr(approval_line_mode, "read_line", interrupted)
+    monkeypatch.setattr(approver, "read_line", interrupted)
     with pytest.raises(TurnInterrupted):
         TerminalApprover(person.path, offers=Rules()).ask(LS, "")
     person.read_until("> \r\n", LIMIT_S)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from agentcli.ui.choices import Choice, Preview, Selection, aligned, choice_row, preview_lines
 from agentcli.ui.picker import Question, pick
-from agentcli.ui.style import Span, cells, plain
+from agentcli.ui.text import Span, cells, plain
 
 
 def choice(title, hidden="20260101-000000-aaaa", **more):

@@ -1,6 +1,6 @@
 from agentcli.tools.write import diff
-from agentcli.ui.diff import Row, change_rows, diff_counts, diff_lines, diff_rows, number_width
-from agentcli.ui.style import plain
+from agentcli.ui.outputs import Row, change_rows, diff_counts, diff_lines, diff_rows, number_width
+from agentcli.ui.text import plain
 
 DIFF = """\
 --- a/x.py

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from agentcli.evidence import values
 from agentcli.evidence.values import Evidence
-from agentcli.ui.evidence_lines import evidence_lines
-from agentcli.ui.style import cells
-from agentcli.ui.summary import RunSummary, closing_facts
+from agentcli.ui.summary import RunSummary, closing_facts, evidence_lines
+from agentcli.ui.text import cells
 
 
 def told(**found: object) -> list[str]:

@@ -1,4 +1,4 @@
-from agentcli.ui.live import LiveRegion
+from agentcli.ui.screen import LiveRegion
 
 
 def test_rows_are_replaced_in_place(fake_terminal):

@@ -3,8 +3,8 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentcli.ui.markdown_stream import Block, BlockSplitter, render_block
-from agentcli.ui.style import cells, without_escapes
+from agentcli.ui.reply import Block, BlockSplitter, render_block
+from agentcli.ui.text import cells, without_escapes
 
 TEXT = """\
 # Title

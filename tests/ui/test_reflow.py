@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from prompt_toolkit.data_structures import Point
 from prompt_toolkit.layout.screen import Char, Screen
 
-from agentcli.ui.prompt.reflow import after_reflow, reflows
+from agentcli.ui.prompt.output import after_reflow, reflows
 
 
 def screen_of(rows: list[str]) -> Screen:

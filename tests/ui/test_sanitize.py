@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentcli.ui.sanitize import printable, resolve_carriage_returns
+from agentcli.ui.text import printable, resolve_carriage_returns
 
 hostile = st.text(
     st.one_of(

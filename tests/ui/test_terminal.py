@@ -42,10 +42,10 @@ from agentcli.events.progress import (
     ToolCallStarted,
     ToolOutput,
 )
-from agentcli.ui import links
-from agentcli.ui.style import without_escapes
+from agentcli.ui import screen
+from agentcli.ui.renderer import TerminalRenderer
 from agentcli.ui.summary import RunSummary
-from agentcli.ui.terminal import TerminalRenderer
+from agentcli.ui.text import without_escapes
 from agentcli.ui.transcript import render_conversation, transcript
 
 
@@ -495,7 +495,7 @@ def test_notes_and_errors_are_broken_between_words(fake_terminal, terminal):
     ],
 )
 def test_links_are_for_terminals_that_are_known_to_have_them(environ, known):
-    assert links.terminal_opens_links(environ) is known
+    assert screen.terminal_opens_links(environ) is known
 
 
 def test_paths_are_links_to_files_of_this_machine(monkeypatch):
@@ -609,7 +609,7 @@ def test_a_pipe_costs_no_rich():
         """
         import io, sys
         from agentcli.events.actions import CmdRunAction, MessageAction
-        from agentcli.ui.terminal import TerminalRenderer
+        from agentcli.ui.renderer import TerminalRenderer
         renderer = TerminalRenderer(io.StringIO(), show_text=True)
         renderer.on_event(MessageAction(content="**世界**"))
         renderer.on_event(CmdRunAction(id=0, command="世界" * 200))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from agentcli.web.page import Page
-from agentcli.web.readable import readable
+from agentcli.web.addresses import Page
+from agentcli.web.pages import readable
 
 AROUND = (
     "<a href='#main'>Skip to content</a><ul>" + "<li><a href='/x'>A page</a></li>" * 3 + "</ul>"

@@ -26,7 +26,7 @@ from agentcli.cli.user_questions import would_take_effect
 from agentcli.errors import ConfigError
 from agentcli.logs import log_to
 from agentcli.system.programs import user_environ
-from agentcli.ui.sanitize import say_note
+from agentcli.ui.text import say_note
 
 _LONGEST_LOG = 1_000_000
 _FLAGS = ("model", "effort", "add_dir", "share_tmp", "approval", "yolo", "allow", "deny")

@@ -28,10 +28,9 @@ from agentcli.cli.sessions.undo_report import change_as_dict, change_line
 from agentcli.cli.terminal import paged, working
 from agentcli.sessions.history import FileState, actions_of_step
 from agentcli.sessions.search.finder import state_of
-from agentcli.ui.sanitize import printable, say_note
 from agentcli.ui.screen import Screen
-from agentcli.ui.style import Span, Style
 from agentcli.ui.summary import duration
+from agentcli.ui.text import Span, Style, printable, say_note
 
 _LINES_OF_CHECK = 15
 

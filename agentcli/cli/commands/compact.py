@@ -22,8 +22,8 @@ from agentcli.cli.options import Json, SessionOption, SessionOrNewest, option
 from agentcli.cli.sessions.selector import selected_session
 from agentcli.cli.terminal import working
 from agentcli.sessions.search.finder import state_of
-from agentcli.ui.sanitize import printable, say_note
 from agentcli.ui.summary import count, money, quantity
+from agentcli.ui.text import printable, say_note
 
 
 def compact(

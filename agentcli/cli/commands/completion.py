@@ -17,7 +17,7 @@ from agentcli.cli.options import argument, option
 from agentcli.errors import ConfigError, UsageError, os_error_text
 from agentcli.system.homes import user_home, xdg_folder
 from agentcli.system.programs import user_environ
-from agentcli.ui.sanitize import say
+from agentcli.ui.text import say
 
 _SCRIPTS = Path(__file__).parents[1] / "completion"
 _SHELLS = ("bash", "zsh", "fish")

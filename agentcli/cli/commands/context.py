@@ -25,9 +25,8 @@ from agentcli.cli.sessions.selector import selected_session
 from agentcli.events import Event
 from agentcli.memory.context_use import ContextUse, Part, Share, context_use
 from agentcli.sessions.session import SessionRecord, read_session
-from agentcli.ui.sanitize import printable
 from agentcli.ui.screen import Screen
-from agentcli.ui.style import Line, Span, Style, cells, clip
+from agentcli.ui.text import Line, Span, Style, cells, clip, printable
 
 _NAMES = {
     "system": "system text",

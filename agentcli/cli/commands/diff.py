@@ -17,9 +17,8 @@ from agentcli.cli.sessions.selector import selected_session
 from agentcli.cli.sessions.undo_report import change_as_dict, change_line
 from agentcli.cli.terminal import paged
 from agentcli.errors import UsageError
-from agentcli.ui.sanitize import printable
 from agentcli.ui.screen import Screen
-from agentcli.ui.style import Line, Span, Style
+from agentcli.ui.text import Line, Span, Style, printable
 from agentcli.workspace.names import is_generated
 
 

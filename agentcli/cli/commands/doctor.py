@@ -26,7 +26,7 @@ from typing import Annotated, Literal
 from agentcli.app.agent_builder import AgentBuilder
 from agentcli.app.configuration.keys import stored_keys
 from agentcli.app.configuration.places import MANAGED_FILE, PROJECT_FILE, keys_file, user_file
-from agentcli.browser.finding import BrowserMissing, find_browser
+from agentcli.browser.browser import BrowserMissing, find_browser
 from agentcli.cli.builders import builder_for
 from agentcli.cli.options import Json, option
 from agentcli.cli.provider_probe import (
@@ -51,8 +51,8 @@ from agentcli.sessions.library import library_of
 from agentcli.sessions.store_selection import FILES, selected_store
 from agentcli.shell.shell import Shell
 from agentcli.system.programs import distrusted, find_program, sanitize_environment, user_environ
-from agentcli.ui.sanitize import folded, say
 from agentcli.ui.summary import count
+from agentcli.ui.text import folded, say
 from agentcli.workspace.output_folder import OutputFolder
 
 _VERSION_LIMIT_S = 5

@@ -22,7 +22,7 @@ from agentcli.cli.sessions.selector import selected_session
 from agentcli.cli.terminal import at_terminal, working
 from agentcli.cli.user_paths import home, named_folder
 from agentcli.sessions.session import read_session
-from agentcli.ui.sanitize import printable, say_note
+from agentcli.ui.text import printable, say_note
 
 
 def fork(

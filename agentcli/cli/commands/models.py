@@ -30,7 +30,7 @@ from agentcli.cli.provider_probe import (
 from agentcli.cli.terminal import paged
 from agentcli.cli.user_paths import here
 from agentcli.llm.catalog import Catalog
-from agentcli.ui.sanitize import printable, say, say_note
+from agentcli.ui.text import printable, say, say_note
 
 _GAP = 2
 _HEADINGS = ("context", "$ in", "$ out")

@@ -17,7 +17,7 @@ from agentcli.cli.user_paths import here, home
 from agentcli.knowledge.notes import FILES
 from agentcli.system.homes import user_home
 from agentcli.system.programs import user_environ
-from agentcli.ui.sanitize import say, say_note
+from agentcli.ui.text import say, say_note
 
 
 def notes(

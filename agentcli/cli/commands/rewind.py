@@ -25,7 +25,7 @@ from agentcli.cli.terminal import at_terminal, working
 from agentcli.errors import UsageError
 from agentcli.events.actions import MessageAction
 from agentcli.sessions.session import Session, SessionRecord, read_session
-from agentcli.ui.sanitize import printable
+from agentcli.ui.text import printable
 
 
 def rewind(

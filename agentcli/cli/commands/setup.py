@@ -15,7 +15,7 @@ from agentcli.cli.first_setup import set_up
 from agentcli.cli.user_paths import here
 from agentcli.errors import UsageError
 from agentcli.system.programs import user_environ
-from agentcli.ui.approval_terminal import can_ask
+from agentcli.ui.tty import can_ask
 
 
 def setup() -> int:

@@ -22,7 +22,7 @@ from agentcli.cli.user_questions import would_take_effect
 from agentcli.errors import ConfigError, UsageError
 from agentcli.security.trust import Fingerprint, TrustState, TrustStore, fingerprint
 from agentcli.system.programs import user_environ
-from agentcli.ui.unambiguous_text import reveal_hidden
+from agentcli.ui.text import reveal_hidden
 
 
 def trust(

@@ -17,9 +17,8 @@ from threading import RLock
 from typing import TYPE_CHECKING
 
 from agentcli.errors import AgentError, TurnInterrupted, UsageError
-from agentcli.ui.prompt.control import Completion, Prompt, Submission, Waiting
-from agentcli.ui.prompt.line_prompt import LinePrompt
-from agentcli.ui.style import Line, Span
+from agentcli.ui.prompt.control import Completion, LinePrompt, Prompt, Submission, Waiting
+from agentcli.ui.text import Line, Span
 
 if TYPE_CHECKING:
     from agentcli.cli.conversation.mailbox import SessionMailbox

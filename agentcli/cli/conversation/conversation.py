@@ -38,9 +38,8 @@ from agentcli.settings import Settings
 from agentcli.ui.notices import error_line
 from agentcli.ui.notifier import TerminalNotifier
 from agentcli.ui.prompt.control import Prompt, Submission
-from agentcli.ui.sanitize import printable
-from agentcli.ui.style import Line, Span, Style
 from agentcli.ui.summary import count
+from agentcli.ui.text import Line, Span, Style, printable
 
 MODES = ("ask", "auto-edit", "plan")
 """The order in which Shift-Tab cycles through the modes; yolo is added if the conversation began

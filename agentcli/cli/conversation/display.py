@@ -13,11 +13,10 @@ from agentcli.events.progress import Notice
 from agentcli.llm.catalog import Catalog
 from agentcli.sessions.session import Session
 from agentcli.settings import Settings
-from agentcli.ui.sanitize import printable
+from agentcli.ui.renderer import TerminalRenderer
 from agentcli.ui.screen import Kind
-from agentcli.ui.style import Line, Span, Style, cells
 from agentcli.ui.summary import RunSummary, money
-from agentcli.ui.terminal import TerminalRenderer
+from agentcli.ui.text import Line, Span, Style, cells, printable
 
 
 class SharedRenderer:

@@ -12,12 +12,10 @@ from agentcli.errors import UsageError
 from agentcli.interrupts import before_end, shield
 from agentcli.system.homes import state_home
 from agentcli.system.programs import user_environ
-from agentcli.ui.plain import is_plain
-from agentcli.ui.prompt.chips import Chips
-from agentcli.ui.prompt.control import Prompt
+from agentcli.ui.prompt.control import LinePrompt, Prompt
 from agentcli.ui.prompt.conversation_prompt import ConversationPrompt
-from agentcli.ui.prompt.history import SharedHistory
-from agentcli.ui.prompt.line_prompt import LinePrompt
+from agentcli.ui.prompt.input_line import Chips, SharedHistory
+from agentcli.ui.screen import is_plain
 
 if TYPE_CHECKING:
     from agentcli.cli.flags import Flags

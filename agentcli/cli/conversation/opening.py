@@ -41,15 +41,13 @@ from agentcli.cli.user_questions import asking_builder
 from agentcli.errors import SetupNeeded
 from agentcli.sessions.search.finder import offered
 from agentcli.system.programs import user_environ
-from agentcli.ui.folding import FOLDED
-from agentcli.ui.live import terminal_size
-from agentcli.ui.plain import terminal_colors
+from agentcli.ui.outputs import FOLDED
 from agentcli.ui.prompt.completion import Completer, MentionIndex, with_folders
 from agentcli.ui.prompt.control import Completion, Prompt, Submission
+from agentcli.ui.renderer import TerminalRenderer
 from agentcli.ui.resume_summary import one_line, summarise
-from agentcli.ui.sanitize import printable
-from agentcli.ui.style import Span
-from agentcli.ui.terminal import TerminalRenderer
+from agentcli.ui.screen import terminal_colors, terminal_size
+from agentcli.ui.text import Span, printable
 from agentcli.ui.transcript import transcript
 from agentcli.workspace.walking import walk
 

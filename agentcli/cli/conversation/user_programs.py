@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 from agentcli.errors import UsageError
 from agentcli.shell.at_terminal import run_at_terminal
 from agentcli.system.programs import find_program, user_environ
-from agentcli.ui.live import terminal_size
 from agentcli.ui.prompt.control import Prompt
+from agentcli.ui.screen import terminal_size
 
 if TYPE_CHECKING:
     from agentcli.cli.conversation.conversation import Conversation

@@ -29,9 +29,9 @@ from agentcli.cli.user_paths import here, named_file, resolved_target
 from agentcli.errors import SessionError, UsageError
 from agentcli.replay.recording import Recording, read_recording
 from agentcli.sessions.session import SessionRecord, read_session
-from agentcli.ui.player import Pace, play
-from agentcli.ui.sanitize import printable, say, say_note
 from agentcli.ui.summary import count as counted
+from agentcli.ui.text import printable, say, say_note
+from agentcli.ui.transcript import Pace, play
 from agentcli.workspace.names import display_path
 
 Source = SessionRecord | Recording

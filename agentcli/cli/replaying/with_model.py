@@ -23,7 +23,7 @@ from agentcli.replay.recorded_file import write_below
 from agentcli.replay.recording import Recording
 from agentcli.sessions.history import cut_at
 from agentcli.sessions.session import SessionRecord
-from agentcli.ui.sanitize import say_note
+from agentcli.ui.text import say_note
 from agentcli.workspace.git_layout import is_control_file
 from agentcli.workspace.names import display_path
 

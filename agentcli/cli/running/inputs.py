@@ -11,7 +11,7 @@ from agentcli.app.checks.requirement_spec import RequirementSpec
 from agentcli.app.open_session import OpenSession
 from agentcli.cli.running import stdin
 from agentcli.cli.running.outcome import OutcomeReporter
-from agentcli.ui.sanitize import say_note
+from agentcli.ui.text import say_note
 
 
 class Opening(Protocol):

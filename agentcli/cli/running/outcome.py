@@ -23,12 +23,11 @@ from agentcli.evidence.late import LateEvidence
 from agentcli.sessions.search.session_totals import SessionTotals
 from agentcli.sessions.session import Session, Subscriber
 from agentcli.settings import UISettings
-from agentcli.ui.delayed_follower import DelayedFollower
 from agentcli.ui.jsonl import JsonLinesWriter
-from agentcli.ui.notifier import TerminalNotifier
-from agentcli.ui.sanitize import printable
+from agentcli.ui.notifier import DelayedFollower, TerminalNotifier
+from agentcli.ui.renderer import TerminalRenderer
 from agentcli.ui.summary import RunSummary
-from agentcli.ui.terminal import TerminalRenderer
+from agentcli.ui.text import printable
 
 
 class OutcomeReporter:

@@ -17,7 +17,7 @@ from pathlib import Path
 from tempfile import SpooledTemporaryFile
 
 from agentcli.errors import UsageError
-from agentcli.ui.sanitize import say_note
+from agentcli.ui.text import say_note
 
 _CHUNK = 1 << 16
 _MOST_BYTES = 50_000_000

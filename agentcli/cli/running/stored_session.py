@@ -27,7 +27,7 @@ from agentcli.errors import UsageError
 from agentcli.sessions import inbox
 from agentcli.sessions.session import Session, SessionRecord, Subscriber, read_session
 from agentcli.ui.resume_summary import one_line, show_summary, summarise
-from agentcli.ui.sanitize import say_note
+from agentcli.ui.text import say_note
 
 _LONGEST_QUOTED = 60
 _FLAGS = {"check": "--check", "tests": "--require-evidence", "answer_schema": "--output-schema"}

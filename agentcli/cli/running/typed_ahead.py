@@ -19,8 +19,8 @@ from agentcli.events import Event, Progress
 from agentcli.interrupts import shield
 from agentcli.sessions import inbox
 from agentcli.sessions.session import Session
-from agentcli.ui.sanitize import printable
 from agentcli.ui.summary import count
+from agentcli.ui.text import printable
 
 _STDIN = 0
 _LOOK_S = 0.05

@@ -27,8 +27,8 @@ from agentcli.errors import (
     internal_errors,
 )
 from agentcli.events.progress import Notice
-from agentcli.ui.approval_terminal import can_ask
-from agentcli.ui.sanitize import say_note
+from agentcli.ui.text import say_note
+from agentcli.ui.tty import can_ask
 
 _OBJECTS_OF_STEPS = 700
 """Number of new objects after which Python looks for cycles among the young ones: Python 3.11's own

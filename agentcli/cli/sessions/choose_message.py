@@ -12,8 +12,8 @@ from agentcli.events.actions import MessageAction
 from agentcli.events.live import live
 from agentcli.ui.choices import Choice, Preview, aligned
 from agentcli.ui.picker import Picked, Question, pick
-from agentcli.ui.style import Span
 from agentcli.ui.summary import count
+from agentcli.ui.text import Span
 
 _TITLE = 300
 """How many characters of a message its row shows; the search covers the whole message."""

@@ -10,8 +10,8 @@ from typing import Any
 from agentcli.errors import AgentError
 from agentcli.sessions.search.finder import state_of
 from agentcli.sessions.state import Metrics, State
-from agentcli.ui.sanitize import printable
 from agentcli.ui.summary import money, quantity
+from agentcli.ui.text import printable
 
 _COUNTED = ("prompt_tokens", "completion_tokens", "cache_read_tokens", "reasoning_tokens")
 _HEADINGS = ("replies", "in (cached)", "out", "reasoning", "cost")

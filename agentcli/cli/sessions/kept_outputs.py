@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from agentcli.ui.sanitize import say_note
+from agentcli.ui.text import say_note
 from agentcli.workspace.output_folder import DISK_BYTES
 from agentcli.workspace.private import read_private
 

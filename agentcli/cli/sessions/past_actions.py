@@ -24,7 +24,7 @@ from agentcli.system.homes import user_home
 from agentcli.system.programs import user_environ
 from agentcli.tools.base import Effect
 from agentcli.tools.collection import TOOLS
-from agentcli.ui.sanitize import say_note
+from agentcli.ui.text import say_note
 from agentcli.workspace.access_scope import AccessScope
 from agentcli.workspace.tracking import FileTracker
 

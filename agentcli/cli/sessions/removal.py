@@ -12,8 +12,8 @@ from agentcli.cli.user_paths import home
 from agentcli.errors import AgentError
 from agentcli.sessions.manage.retention import remove, size_of, updated_at
 from agentcli.sessions.state import State
-from agentcli.ui.sanitize import say_note
 from agentcli.ui.summary import count
+from agentcli.ui.text import say_note
 from agentcli.workspace.names import size_text
 
 

@@ -15,9 +15,8 @@ from agentcli.sessions.state import State
 from agentcli.sessions.store import Holder
 from agentcli.ui.choices import Choice, aligned
 from agentcli.ui.resume_summary import how_it_ended
-from agentcli.ui.sanitize import printable
-from agentcli.ui.style import Line, Span, Style
 from agentcli.ui.summary import ago, count, money
+from agentcli.ui.text import Line, Span, Style, printable
 
 _LONG_AGO_DAYS = 30
 _STYLES: dict[str, Style] = {"failed": "red", "finished": "green"}

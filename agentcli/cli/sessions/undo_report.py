@@ -8,7 +8,7 @@ from dataclasses import asdict
 
 from agentcli.app.undo import UndoResult
 from agentcli.checkpoints.snapshots import Change
-from agentcli.ui.sanitize import printable
+from agentcli.ui.text import printable
 
 MOST_SHOWN = 40
 """Most changed files shown at a terminal; a pipe gets all of them."""

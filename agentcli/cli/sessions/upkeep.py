@@ -8,7 +8,7 @@ from agentcli.cli.user_paths import home
 from agentcli.sessions.manage.staging import sweep
 from agentcli.sessions.recovery import unfinished_restore
 from agentcli.sessions.session import Session
-from agentcli.ui.sanitize import printable, say_note
+from agentcli.ui.text import printable, say_note
 
 
 def clean_up_interrupted_work() -> None:

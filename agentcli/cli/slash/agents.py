@@ -16,9 +16,8 @@ from agentcli.errors import AgentError
 from agentcli.knowledge.agents import AgentDefinition
 from agentcli.sessions.search.finder import in_use_by, state_of
 from agentcli.ui.resume_summary import how_it_ended
-from agentcli.ui.sanitize import printable
-from agentcli.ui.style import Line, Span
 from agentcli.ui.summary import count, money
+from agentcli.ui.text import Line, Span, printable
 
 
 def agents(conversation: Conversation, argument: str) -> None:

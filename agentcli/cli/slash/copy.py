@@ -18,8 +18,8 @@ from agentcli.events import Event
 from agentcli.events.actions import CmdRunAction
 from agentcli.events.live import newest_first
 from agentcli.ui.prompt.control import Completion
-from agentcli.ui.sanitize import printable
 from agentcli.ui.summary import count
+from agentcli.ui.text import printable
 
 _COMMAND = "command"
 _EXAMPLES = "/copy, /copy 1, /copy command"

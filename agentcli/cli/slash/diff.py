@@ -12,7 +12,7 @@ from agentcli.cli.conversation.conversation import Conversation
 from agentcli.cli.sessions.undo_report import change_line
 from agentcli.cli.slash_command import SlashCommand, number
 from agentcli.errors import UsageError
-from agentcli.ui.style import Span
+from agentcli.ui.text import Span
 
 
 def diff(conversation: Conversation, argument: str) -> None:

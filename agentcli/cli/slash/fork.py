@@ -17,8 +17,7 @@ from agentcli.cli.user_paths import tilde_path
 from agentcli.system.homes import expanded
 from agentcli.ui.picker import Question
 from agentcli.ui.prompt.control import Submission
-from agentcli.ui.sanitize import printable
-from agentcli.ui.style import Span
+from agentcli.ui.text import Span, printable
 
 
 def fork(conversation: Conversation, argument: str) -> None:

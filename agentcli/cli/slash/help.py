@@ -13,8 +13,7 @@ from agentcli.cli.slash_command import (
     slash_commands,
     unknown_command,
 )
-from agentcli.ui.sanitize import printable
-from agentcli.ui.style import Line, Span
+from agentcli.ui.text import Line, Span, printable
 
 _KEYS = (
     ("Enter", "send; while it works: heard at its next step"),

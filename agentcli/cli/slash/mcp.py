@@ -13,12 +13,11 @@ from agentcli.app.server_mentions import prompts, resources, takes
 from agentcli.app.server_plans import command_text
 from agentcli.cli.conversation.conversation import Conversation
 from agentcli.cli.slash_command import SlashCommand
-from agentcli.mcp.schemas import one_line
 from agentcli.mcp.servers import ToolServers
+from agentcli.mcp.values import one_line
 from agentcli.settings import named_servers
-from agentcli.ui.sanitize import printable
-from agentcli.ui.style import Line, Span
 from agentcli.ui.summary import count
+from agentcli.ui.text import Line, Span, printable
 from agentcli.workspace.names import first_names
 
 _MOST_NAMED = 40

@@ -17,9 +17,8 @@ from agentcli.errors import UsageError
 from agentcli.knowledge.notes import FILES, Notes, Target
 from agentcli.system.homes import user_home
 from agentcli.ui.prompt.control import Completion
-from agentcli.ui.sanitize import printable
-from agentcli.ui.style import Line, Span
 from agentcli.ui.summary import count
+from agentcli.ui.text import Line, Span, printable
 
 _WHOSE: dict[Target, str] = {"memory": "on this project", "user": "on you"}
 _WAYS: dict[str, tuple[Target, str]] = {

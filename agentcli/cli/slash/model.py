@@ -17,7 +17,7 @@ from agentcli.errors import ConfigError, NothingChosen
 from agentcli.ui.choices import Choice, aligned
 from agentcli.ui.picker import Question, pick
 from agentcli.ui.prompt.control import Completion
-from agentcli.ui.style import Span
+from agentcli.ui.text import Span
 
 _SOON_S = 0.05
 _MOST_OFFERED = 50

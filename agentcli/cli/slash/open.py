@@ -12,7 +12,7 @@ from agentcli.app.open_port import ITS_PAGES, open_port
 from agentcli.cli.conversation.conversation import Conversation
 from agentcli.cli.slash_command import SlashCommand, number
 from agentcli.errors import UsageError
-from agentcli.ui.style import Span
+from agentcli.ui.text import Span
 
 _HIGHEST_PORT = 65_535
 

@@ -17,8 +17,7 @@ from agentcli.cli.slash_command import SlashCommand, beginning
 from agentcli.errors import UsageError
 from agentcli.security.policy.rule import Rule
 from agentcli.ui.prompt.control import Completion
-from agentcli.ui.sanitize import printable
-from agentcli.ui.style import Line, Span, cells
+from agentcli.ui.text import Line, Span, cells, printable
 
 _MODES: dict[str, str] = {
     "plan": "reads, changes nothing",

@@ -13,8 +13,7 @@ from agentcli.cli.conversation.conversation import Conversation
 from agentcli.cli.slash_command import SlashCommand, number
 from agentcli.errors import UsageError
 from agentcli.ui.prompt.control import Completion, Submission
-from agentcli.ui.sanitize import printable
-from agentcli.ui.style import Line, Span
+from agentcli.ui.text import Line, Span, printable
 
 _HINT = "/queue, /queue drop N, /queue edit N, /queue hold, /queue release"
 

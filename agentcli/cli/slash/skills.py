@@ -12,8 +12,7 @@ from agentcli.cli.conversation.conversation import Conversation
 from agentcli.cli.skill_common import use_of
 from agentcli.cli.slash_command import SlashCommand, read_own_commands, slash_commands
 from agentcli.knowledge.skills import Skill
-from agentcli.ui.sanitize import printable
-from agentcli.ui.style import Line, Span
+from agentcli.ui.text import Line, Span, printable
 
 
 def skills(conversation: Conversation, argument: str) -> None:

@@ -16,9 +16,8 @@ from agentcli.events.live import newest
 from agentcli.events.observations import SessionStartedObservation
 from agentcli.sessions.session import Session
 from agentcli.ui.resume_summary import how_it_ended
-from agentcli.ui.sanitize import printable
-from agentcli.ui.style import Line, Span
 from agentcli.ui.summary import count, money, quantity
+from agentcli.ui.text import Line, Span, printable
 
 _COLUMN = 12
 

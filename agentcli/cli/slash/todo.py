@@ -7,7 +7,7 @@ from agentcli.cli.slash_command import SlashCommand
 from agentcli.events.actions import TaskTrackingAction
 from agentcli.events.live import newest
 from agentcli.ui.calls import call_lines
-from agentcli.ui.style import Span
+from agentcli.ui.text import Span
 
 
 def todo(conversation: Conversation, argument: str) -> None:

@@ -15,7 +15,7 @@ from agentcli.cli.sessions.undo_report import restored_lines, undo_notes
 from agentcli.cli.slash_command import SlashCommand, number
 from agentcli.errors import UsageError
 from agentcli.ui.prompt.control import Completion
-from agentcli.ui.style import Span
+from agentcli.ui.text import Span
 
 _FORCE = "--force"
 

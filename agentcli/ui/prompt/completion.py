@@ -11,7 +11,7 @@ from threading import Thread
 from time import monotonic
 
 from agentcli.ui.prompt.control import Completion
-from agentcli.ui.sanitize import printable
+from agentcli.ui.text import printable
 
 _MOST = 50
 _ENOUGH = 2_000

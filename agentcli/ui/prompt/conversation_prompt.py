@@ -31,15 +31,18 @@ from prompt_toolkit.layout import (
 from prompt_toolkit.output import ColorDepth
 from prompt_toolkit.widgets import SearchToolbar
 
-from agentcli.ui.prompt.bindings import bindings
-from agentcli.ui.prompt.chips import Chips
 from agentcli.ui.prompt.control import Control, Waiting
-from agentcli.ui.prompt.input_line import InputLine
-from agentcli.ui.prompt.keyboard import Keyboard
-from agentcli.ui.prompt.reflow import DrawnCursor, ParkingRenderer, PromptApplication, reflows
-from agentcli.ui.prompt.region import PromptOutput, PromptRegion
-from agentcli.ui.sanitize import printable
-from agentcli.ui.style import Line, Span, cells
+from agentcli.ui.prompt.input_line import Chips, InputLine
+from agentcli.ui.prompt.keys import Keyboard, bindings
+from agentcli.ui.prompt.output import (
+    DrawnCursor,
+    ParkingRenderer,
+    PromptApplication,
+    PromptOutput,
+    PromptRegion,
+    reflows,
+)
+from agentcli.ui.text import Line, Span, cells, printable
 
 _WORKING_TICK_S = 0.1
 _IDLE_TICK_S = 1.0

@@ -13,7 +13,7 @@ import sys
 from agentcli.cli.builders import builder_for, report_config_error
 from agentcli.cli.options import Json
 from agentcli.cli.user_paths import here
-from agentcli.ui.sanitize import printable, say, say_note
+from agentcli.ui.text import printable, say, say_note
 
 
 def list_(as_json: Json = False) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from agentcli.app.configuration.places import user_file
 from agentcli.system.programs import user_environ
-from agentcli.ui.sanitize import say
+from agentcli.ui.text import say
 
 
 def path() -> None:

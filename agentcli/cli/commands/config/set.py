@@ -27,7 +27,7 @@ from agentcli.cli.user_paths import here, resolved_target
 from agentcli.errors import ConfigError, UsageError
 from agentcli.settings import Settings
 from agentcli.system.programs import user_environ
-from agentcli.ui.sanitize import say
+from agentcli.ui.text import say
 
 _RULES = ("security.allow", "security.ask", "security.deny")
 

@@ -19,7 +19,7 @@ from agentcli.cli.options import Json, option
 from agentcli.errors import ConfigError
 from agentcli.settings import flatten
 from agentcli.system.programs import user_environ
-from agentcli.ui.sanitize import say
+from agentcli.ui.text import say
 
 
 def show(

@@ -23,7 +23,7 @@ from agentcli.cli.user_paths import here
 from agentcli.errors import UsageError
 from agentcli.mcp.servers_file import check_name
 from agentcli.system.programs import user_environ
-from agentcli.ui.sanitize import say
+from agentcli.ui.text import say
 
 
 def add(

@@ -19,7 +19,7 @@ from agentcli.cli.mcp_settings import origin_of
 from agentcli.cli.options import Json
 from agentcli.cli.user_paths import here
 from agentcli.settings import ServerSettings, named_servers
-from agentcli.ui.sanitize import printable
+from agentcli.ui.text import printable
 
 
 def list_(as_json: Json = False) -> None:

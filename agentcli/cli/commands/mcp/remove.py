@@ -18,7 +18,7 @@ from agentcli.cli.options import argument
 from agentcli.cli.user_paths import here
 from agentcli.errors import UsageError
 from agentcli.system.programs import user_environ
-from agentcli.ui.sanitize import say
+from agentcli.ui.text import say
 
 
 def remove(

@@ -22,11 +22,10 @@ from agentcli.cli.options import Json, argument
 from agentcli.cli.terminal import working
 from agentcli.cli.user_paths import here
 from agentcli.errors import UsageError
-from agentcli.mcp.answers import ServerFeatures
-from agentcli.mcp.schemas import one_line
 from agentcli.mcp.servers import ToolServers
+from agentcli.mcp.values import ServerFeatures, one_line
 from agentcli.settings import named_servers
-from agentcli.ui.sanitize import printable
+from agentcli.ui.text import printable
 
 _MOST_CHARS = 100
 

@@ -16,7 +16,7 @@ from agentcli.cli.sessions.past_actions import Against, PastAction, past_actions
 from agentcli.security.policy.policy import Policy
 from agentcli.security.policy.rule import Rule
 from agentcli.security.policy.rules import parse_grants, split_grants
-from agentcli.ui.sanitize import say_note
+from agentcli.ui.text import say_note
 
 
 def suggest(against: Against = None, as_json: Json = False) -> None:

@@ -20,7 +20,7 @@ from agentcli.errors import ConfigError, UsageError
 from agentcli.security.policy.rule import Rule
 from agentcli.security.policy.rules import check_rule, parse_rule
 from agentcli.tools.collection import rule_patterns
-from agentcli.ui.sanitize import printable
+from agentcli.ui.text import printable
 from agentcli.workspace.toml_text import load_toml
 
 _ORDER = ("allow", "ask", "deny")

@@ -24,7 +24,7 @@ from agentcli.cli.user_paths import write_atomically
 from agentcli.sessions.session import read_session
 from agentcli.sessions.transfer.export import exporter
 from agentcli.sessions.transfer.export.base import trajectory_of
-from agentcli.ui.sanitize import printable, say_note
+from agentcli.ui.text import printable, say_note
 
 
 def export(

@@ -18,7 +18,7 @@ from agentcli.cli.sessions.rows import session_as_dict
 from agentcli.cli.user_paths import home
 from agentcli.sessions.search.finder import state_of
 from agentcli.sessions.transfer.importing import import_session
-from agentcli.ui.sanitize import say_note
+from agentcli.ui.text import say_note
 
 
 def import_sessions(

@@ -33,8 +33,8 @@ from agentcli.sessions.search.finder import FoundSession, SessionTree, session_s
 from agentcli.sessions.state import State
 from agentcli.sessions.store import Holder
 from agentcli.ui.choices import choice_row
-from agentcli.ui.sanitize import printable
 from agentcli.ui.screen import Screen
+from agentcli.ui.text import printable
 
 
 def list_sessions(

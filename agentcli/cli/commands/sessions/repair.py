@@ -17,7 +17,7 @@ from agentcli.cli.options import Json, OneSession, option
 from agentcli.cli.user_paths import home
 from agentcli.sessions.manage.repair import repair as repair_session
 from agentcli.sessions.search.finder import find
-from agentcli.ui.sanitize import say
+from agentcli.ui.text import say
 
 
 def repair(

@@ -19,9 +19,8 @@ from agentcli.cli.sessions.rows import age
 from agentcli.cli.terminal import paged
 from agentcli.cli.user_paths import here, home
 from agentcli.sessions.search import index
-from agentcli.ui.sanitize import printable
 from agentcli.ui.screen import Screen
-from agentcli.ui.style import Span
+from agentcli.ui.text import Span, printable
 
 
 def search(

@@ -28,11 +28,10 @@ from agentcli.evidence.fold import evidence_of
 from agentcli.sessions.search.finder import state_of
 from agentcli.sessions.search.session_totals import totals
 from agentcli.sessions.session import SessionRecord, read_session
-from agentcli.ui.evidence_lines import evidence_lines
-from agentcli.ui.folding import UNFOLDED, Folding
+from agentcli.ui.outputs import UNFOLDED, Folding
 from agentcli.ui.resume_summary import how_it_ended
-from agentcli.ui.sanitize import say_note
-from agentcli.ui.summary import count, money, tokens_used
+from agentcli.ui.summary import count, evidence_lines, money, tokens_used
+from agentcli.ui.text import say_note
 from agentcli.ui.transcript import events_of_call, render_conversation, render_event
 
 

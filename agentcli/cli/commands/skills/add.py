@@ -28,9 +28,8 @@ from agentcli.git.cloning import CloneFailed, clone, is_url
 from agentcli.knowledge.skill_sources import SkillSource, find_sources
 from agentcli.system.homes import expanded
 from agentcli.system.programs import find_program, user_environ
-from agentcli.ui.sanitize import say_note
 from agentcli.ui.summary import count
-from agentcli.ui.unambiguous_text import reveal_hidden
+from agentcli.ui.text import reveal_hidden, say_note
 from agentcli.workspace.names import size_text
 
 

@@ -16,8 +16,8 @@ import sys
 
 from agentcli.cli.options import Json
 from agentcli.cli.skill_common import facts, known_skills, use_of
-from agentcli.ui.sanitize import printable, say, say_note
 from agentcli.ui.summary import count
+from agentcli.ui.text import printable, say, say_note
 
 
 def list_skills(as_json: Json = False) -> None:

@@ -17,8 +17,7 @@ from agentcli.cli.terminal import confirmed
 from agentcli.errors import UsageError, os_error_text
 from agentcli.knowledge.skill_sources import remove_skill
 from agentcli.knowledge.skills import SKILL_FILE
-from agentcli.ui.sanitize import say_note
-from agentcli.ui.unambiguous_text import reveal_hidden
+from agentcli.ui.text import reveal_hidden, say_note
 
 
 def remove(

@@ -14,7 +14,7 @@ from agentcli.cli.options import Json, argument
 from agentcli.cli.skill_common import facts, known_skills, use_of
 from agentcli.errors import UsageError
 from agentcli.knowledge.skills import Skill, Skills
-from agentcli.ui.sanitize import printable, say
+from agentcli.ui.text import printable, say
 
 
 def show(

@@ -13,7 +13,7 @@ from agentcli.events import event_to_dict
 from agentcli.messages import Usage
 from agentcli.sessions.session import SessionRecord, read_session
 from agentcli.sessions.stream_redactor import Redact
-from agentcli.ui.sanitize import escaped_in_json
+from agentcli.ui.text import escaped_in_json
 
 FORMAT_VERSION = 1
 

@@ -35,7 +35,7 @@ from agentcli.events.observations import (
     SessionStartedObservation,
 )
 from agentcli.sessions.transfer.export.base import Trajectory
-from agentcli.ui.sanitize import printable
+from agentcli.ui.text import printable
 
 _SHORT_OUTPUT_LINES = 12
 _LONGEST_OUTPUT_LINES = 400

@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, TextIO
 
+from agentcli.ui.text import folded, printable
+
 TTY = "/dev/tty"
 HUNG_UP = "the terminal was closed"
 _ENDED = "the end of input was typed"
@@ -198,3 +200,54 @@ def _poll(fd: int, wait_s: float) -> int:
     poll = select.poll()
     poll.register(fd, select.POLLIN)
     return next((events for _, events in poll.poll(wait_s * 1000)), 0)
+
+
+class Questions:
+    """Asks on the controlling terminal, wherever stdin and stdout go. Raises OSError if there is
+    none. An interrupt passes through."""
+
+    def __init__(self) -> None:
+        self._fd = open_terminal(TTY)
+
+    def __enter__(self) -> Questions:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._fd)
+
+    def tell(self, text: str = "", column: int | None = None) -> None:
+        """Print `text`. Rows that are too long continue at `column`, by default at their own
+        indentation."""
+        shown = printable(text)
+        with suppress(OSError):
+            if (width := os.get_terminal_size(self._fd).columns) > 0:
+                shown = folded(shown, width, column)
+        write(self._fd, f"{shown}\n")
+
+    def ask(self, question: str) -> str | None:
+        """Return the answer without surrounding blanks; None at the end of input."""
+        with line_mode(self._fd):
+            return self._answer(question)
+
+    def ask_secret(self, question: str) -> str | None:
+        with line_mode(self._fd, echo=False):
+            answer = self._answer(question)
+        write(self._fd, "\n")
+        return answer
+
+    def agrees(self, question: str, *, by_default: bool = True) -> bool:
+        """Return whether the answer is yes; Enter alone means `by_default`."""
+        answer = self.ask(f"{question} [{'Y/n' if by_default else 'y/N'}] ")
+        if answer == "":
+            return by_default
+        return answer is not None and answer.lower() in ("y", "yes")
+
+    def _answer(self, question: str) -> str | None:
+        write(self._fd, printable(question))
+        try:
+            return read_line(self._fd, 0).strip()
+        except Closed:
+            return None
+        except BaseException:
+            write(self._fd, "\n")
+            raise

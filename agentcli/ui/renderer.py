@@ -24,14 +24,13 @@ from agentcli.events.progress import (
     ToolCallStarted,
     ToolOutput,
 )
-from agentcli.ui.folding import DETAILED, FOLDED, Folding
 from agentcli.ui.notices import error_line, metrics_line, note, status_text
+from agentcli.ui.open_calls import OpenCalls
+from agentcli.ui.outputs import DETAILED, FOLDED, Folding
 from agentcli.ui.reply import StreamedReply
-from agentcli.ui.sanitize import printable
 from agentcli.ui.screen import SPINNER, Kind, Region, Screen
-from agentcli.ui.style import Colors, Line, Span, cells, wrap
 from agentcli.ui.summary import SIGNALLED, RunSummary, closing_facts, left_in_tmp, whole_seconds
-from agentcli.ui.tool_calls import ToolCalls
+from agentcli.ui.text import Colors, Line, Span, cells, printable, wrap
 
 _SILENT_S = 1.0
 """Waits shorter than this are not shown."""
@@ -74,7 +73,7 @@ class TerminalRenderer:
         self._sums_up = sums_up
         self._clock = clock
         self._reply = StreamedReply(self.screen)
-        self._calls = ToolCalls(
+        self._calls = OpenCalls(
             self.screen,
             self._reply,
             detailed=self.screen.rich or static or verbose > 0,

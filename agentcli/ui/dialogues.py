@@ -1,4 +1,4 @@
-"""A question about an action, answered by keys: what it looks like, and what each key does.
+"""Questions answered by keys, about an action or the model's: what they look like, what keys do.
 
 This module neither reads nor draws: a terminal, or a window of another program, passes in keys by
 their names in prompt_toolkit (`y`, `up`, `c-m`, `escape`) and shows the lines.
@@ -6,14 +6,77 @@ their names in prompt_toolkit (`y`, `up`, `c-m`, `escape`) and shows the lines.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 from agentcli.events.approval import Approval, Scope
-from agentcli.ui.approval_question import Question, hanging, keyed
-from agentcli.ui.draft import Draft
-from agentcli.ui.sanitize import pasted_text
-from agentcli.ui.style import Line, Span, Style, clip
-from agentcli.ui.unambiguous_text import reveal_hidden
+from agentcli.ui.approval import Question, hanging, keyed, quoted
+from agentcli.ui.summary import count
+from agentcli.ui.text import (
+    Line,
+    Span,
+    Style,
+    clip,
+    exact_lines,
+    exact_rows,
+    pasted_text,
+    reveal_hidden,
+)
+
+_MOST_ROWS = 5
+
+
+class Draft:
+    """Text with a cursor, while it is being typed."""
+
+    def __init__(self, text: str = "") -> None:
+        self.text = text
+        self.at = len(text)
+
+    def insert(self, text: str) -> None:
+        self.text = self.text[: self.at] + text + self.text[self.at :]
+        self.at += len(text)
+
+    def press(self, key: str) -> None:
+        """Handle a key that types, moves or deletes."""
+        before, after = self.text[: self.at], self.text[self.at :]
+        match key:
+            case "left" | "c-b":
+                self.at = max(self.at - 1, 0)
+            case "right" | "c-f":
+                self.at = min(self.at + 1, len(self.text))
+            case "home" | "c-a":
+                self.at = 0
+            case "end" | "c-e":
+                self.at = len(self.text)
+            case "c-h":
+                self._keep(before[:-1], after)
+            case "delete":
+                self._keep(before, after[1:])
+            case "c-w":
+                self._keep(before.rstrip(" ")[: before.rstrip(" ").rfind(" ") + 1], after)
+            case "c-u":
+                self._keep("", after)
+            case "c-k":
+                self._keep(before, "")
+            case _ if len(key) == 1 and (key.isprintable() or key == "\t"):
+                self.insert(key)
+
+    def lines(self, width: int) -> list[Line]:
+        """Return the typed text, or its end if it is long, with the cursor in the last line."""
+        before = exact_lines(self.text[: self.at])
+        lines = list(exact_rows(before[-_MOST_ROWS:], width - 1))
+        if len(before) > _MOST_ROWS or len(lines) > _MOST_ROWS:
+            told = f"  … the end of {count(len(before), 'line')}"
+            lines = [[Span(told, "dim")], *lines[-_MOST_ROWS:]]
+        rest = reveal_hidden(self.text[self.at :].replace("\n", " "))
+        lines[-1] = [*lines[-1], Span(rest[:1] or " ", "reverse"), Span(rest[1:])]
+        return lines
+
+    def _keep(self, before: str, after: str) -> None:
+        self.text, self.at = before + after, len(before)
+
 
 ENTER = frozenset(("c-m", "c-j"))
 MOVES = {"up": -1, "c-p": -1, "down": 1, "c-n": 1}
@@ -251,3 +314,111 @@ class ApprovalDialogue:
 def _unseen(width: int) -> list[Line]:
     """Return what is said while the end of a long action has not been on the screen."""
     return hanging(_UNSEEN, width, "yellow")
+
+
+_TITLE = "The model asks:"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The user's answer; `text` is None if they gave none."""
+
+    text: str | None
+
+
+class AnswerDialogue:
+    """One question until it is answered. Without options, keys are text from the start."""
+
+    def __init__(self, question: str, options: Sequence[str]) -> None:
+        self.question = question
+        self.options = tuple(options)[: len(DIGITS)]
+        self._writes = not self.options
+        self._marked: int | None = None
+        """Nothing is marked at first, so that an Enter pressed as the question appears chooses
+        nothing."""
+        self._draft = Draft()
+        self._hint = ""
+
+    @property
+    def is_typed_into(self) -> bool:
+        return self._writes
+
+    def press(self, key: str) -> Answer | None:
+        """Handle a key and return the answer, if the key gave one."""
+        self._hint = ""
+        return self._in_words(key) if self._writes else self._in_options(key)
+
+    def paste(self, text: str) -> None:
+        """Insert pasted text; it is no answer until Enter is pressed."""
+        self._writes = True
+        self._draft.insert(pasted_text(text))
+
+    def _in_options(self, key: str) -> Answer | None:
+        if key in MOVES:
+            self._marked = moved(self._marked, MOVES[key], len(self.options))
+        elif key in ENTER and self._marked is not None:
+            return self._take(self._marked)
+        elif key in DIGITS[: len(self.options)]:
+            return self._take(int(key) - 1)
+        elif key.lower() == "t":
+            self._writes = True
+        elif key == "escape":
+            return Answer(None)
+        else:
+            self._hint = "a number, t, or arrows and Enter; Esc: no answer"
+        return None
+
+    def _take(self, number: int) -> Answer | None:
+        if number < len(self.options):
+            return Answer(self.options[number])
+        self._writes = True
+        return None
+
+    def _in_words(self, key: str) -> Answer | None:
+        if key in ENTER:
+            if words := self._draft.text.strip():
+                return Answer(words)
+            self._hint = "type an answer; Esc: none"
+        elif key == "escape":
+            if not self.options:
+                return Answer(None)
+            self._writes, self._draft = False, Draft()
+        else:
+            self._draft.press(key)
+        return None
+
+    # --- what is shown --------------------------------------------------------------------------
+
+    def fits(self, width: int, height: int) -> bool:
+        return len(self._rows(width)) + 2 <= height
+
+    def lines(self, width: int, height: int) -> list[Line]:
+        return [clip(line, width) for line in self._rows(width)[-height:]]
+
+    def question_rows(self, width: int) -> list[Line]:
+        """Return the whole question and the options."""
+        lines: list[Line] = [[], [Span(_TITLE, "bold")], [], *quoted(self.question, width), []]
+        for number, option in enumerate(self.options):
+            marked = number == self._marked
+            lines += keyed(DIGITS[number], reveal_hidden(option), width, marked=marked)
+        return lines
+
+    def folded(self, answer: Answer, width: int) -> Line:
+        """Return the question and its answer in one line."""
+        style: Style = "yellow" if answer.text is None else "green"
+        told = "not answered" if answer.text is None else f"answered: {reveal_hidden(answer.text)}"
+        return clip(
+            [Span(reveal_hidden(" ".join(self.question.split()))), Span(f" {told}", style)], width
+        )
+
+    def _rows(self, width: int) -> list[Line]:
+        lines = self.question_rows(width)
+        if self.options:
+            marked = self._marked == len(self.options)
+            lines += keyed("t", "something else: type it", width, marked=marked)
+        told = hanging(self._hint, width, "yellow") if self._hint else []
+        if not self._writes:
+            return [*lines, *told]
+        back = "Esc goes back" if self.options else "Esc: no answer"
+        keys = hanging(f"Enter sends it, {back}", width, "dim")
+        return [*lines, *told, *keys, *self._draft.lines(width)]

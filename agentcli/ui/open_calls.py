@@ -20,7 +20,6 @@ from agentcli.events.observations import (
     SessionStartedObservation,
 )
 from agentcli.events.progress import ChildProgress
-from agentcli.ui.call_details import request_lines
 from agentcli.ui.calls import (
     Code,
     Outcome,
@@ -31,16 +30,14 @@ from agentcli.ui.calls import (
     code_of,
     outcome,
     reach_of,
+    request_lines,
 )
-from agentcli.ui.folding import Folding
-from agentcli.ui.links import path_link
 from agentcli.ui.notices import decision_text
-from agentcli.ui.outputs import live_lines
+from agentcli.ui.outputs import Folding, live_lines
 from agentcli.ui.reply import StreamedReply
-from agentcli.ui.sanitize import printable
-from agentcli.ui.screen import Screen
-from agentcli.ui.style import Line, Span, cells, clip, indent, joined, plain, wrap
+from agentcli.ui.screen import Screen, path_link
 from agentcli.ui.summary import count, money, whole_seconds
+from agentcli.ui.text import Line, Span, cells, clip, indent, joined, plain, printable, wrap
 
 _SHOW_ELAPSED_S = 1.0
 _OUTPUT_KEPT = 8_000
@@ -74,7 +71,7 @@ class _Call:
         self.lines_gone += whole.count("\n", 0, len(whole) - len(self.output))
 
 
-class ToolCalls:
+class OpenCalls:
     """The open calls, in order. The first one is running: it is shown live, and becomes permanent
     together with its result, so that the two are never apart.
 
