@@ -40,7 +40,7 @@ _SPEAKING_ALONE = (
     "app/resume.py",
     "app/agent_builder.py",
     "app/tool_servers.py",
-    "git/reading_risks.py",
+    "git/git_config_risks.py",
     "app/side_models.py",
 )
 _PROSE = re.compile(r"[A-Za-z]{2,}[,;:]? [a-z{]")

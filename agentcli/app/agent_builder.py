@@ -59,8 +59,7 @@ from agentcli.llm.registry import Providers
 from agentcli.llm.roles import Roles
 from agentcli.logs import log_to
 from agentcli.memory.prefix import PrefixCheck
-from agentcli.security.redact import Redactor
-from agentcli.security.secret_variables import masked_values
+from agentcli.security.redact import Redactor, masked_values
 from agentcli.sessions.file_store import was_opened_here
 from agentcli.sessions.search.finder import new_folder
 from agentcli.sessions.session import Session, Subscriber

@@ -31,7 +31,7 @@ def build_checkpointer(
     to; `agent_changes`: whether the agent of that name may change files."""
 
     def may_change(action: Action) -> bool:
-        from agentcli.security.commands.read_only import is_read_only
+        from agentcli.security.commands.known_commands import is_read_only
 
         if isinstance(action, MemoryAction):
             return False

@@ -17,8 +17,7 @@ from agentcli.events.actions import CondensationAction
 from agentcli.llm.roles import Roles
 from agentcli.memory.history_stats import TOKENS_AFTER, TOKENS_BEFORE
 from agentcli.memory.memory import Memory, failed_condensation
-from agentcli.security.redact import Redactor
-from agentcli.security.secret_variables import masked_values
+from agentcli.security.redact import Redactor, masked_values
 from agentcli.sessions.session import Session
 
 if TYPE_CHECKING:

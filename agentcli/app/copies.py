@@ -10,7 +10,7 @@ from agentcli.checkpoints.checkpointer import checkpoints_of
 from agentcli.checkpoints.snapshots import Checkpoints
 from agentcli.errors import ConfigError
 from agentcli.events import Event
-from agentcli.sandbox.secret_places import secret_places
+from agentcli.sandbox.scope_finder import secret_places
 from agentcli.sessions.history import all_snapshots, idle_snapshots
 from agentcli.system.homes import cache_home, state_home, user_home
 from agentcli.workspace.names import display_path

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from agentcli.agent.agent import Agent
 from agentcli.agent.execute import record_git_cleanup
-from agentcli.git.seal import SETTINGS
+from agentcli.git.baseline import SETTINGS
 from agentcli.git.watch import GitWatch
 from agentcli.sandbox.selection import BUBBLEWRAP, Sandbox
 from agentcli.sessions.session import Session

@@ -11,7 +11,7 @@ from agentcli.events import Event, Source
 from agentcli.events.actions import MessageAction, is_user_message
 from agentcli.events.live import live, newest_first
 from agentcli.events.progress import Notice
-from agentcli.sandbox.named_paths import paths_named, why_not_shown
+from agentcli.sandbox.scope_finder import paths_named, why_not_shown
 from agentcli.sessions.session import Session
 from agentcli.tools.base import ToolContext
 from agentcli.workspace.access_scope import TMP

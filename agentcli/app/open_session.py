@@ -19,7 +19,7 @@ from agentcli.events.actions import MessageAction, is_user_message
 from agentcli.events.progress import Notice
 from agentcli.hooks.session_hooks import SessionHooks
 from agentcli.knowledge.knowledge import Knowledge
-from agentcli.sandbox.named_paths import paths_named
+from agentcli.sandbox.scope_finder import paths_named
 from agentcli.sessions.session import Session
 from agentcli.shell.jobs import Job
 from agentcli.tools.base import ToolContext

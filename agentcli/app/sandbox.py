@@ -21,7 +21,7 @@ from agentcli.errors import ConfigError
 from agentcli.sandbox.environment import command_environment
 from agentcli.sandbox.scope_finder import find_access_scope
 from agentcli.sandbox.selection import BUBBLEWRAP, NO_LAYER, Sandbox, choose_sandbox
-from agentcli.security.policy.host_ports import host_ports
+from agentcli.security.policy.rule import host_ports
 from agentcli.sessions.library import library_of
 from agentcli.settings import Settings
 from agentcli.system import programs

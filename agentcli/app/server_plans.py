@@ -11,9 +11,9 @@ from pathlib import Path
 from agentcli.app.sandbox import Containment
 from agentcli.mcp.servers_file import MissingVariable, filled
 from agentcli.mcp.values import HttpServer, ServerPlan, StdioServer
-from agentcli.sandbox.named_paths import why_not_shown
+from agentcli.sandbox.scope_finder import why_not_shown
 from agentcli.sandbox.selection import BUBBLEWRAP, Sandbox, SpawnOptions
-from agentcli.security.secret_variables import masked_values
+from agentcli.security.redact import masked_values
 from agentcli.settings import ServerSettings, is_server_name, named_servers
 from agentcli.system.homes import expanded
 from agentcli.workspace.access_scope import TMP

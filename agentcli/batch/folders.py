@@ -19,8 +19,7 @@ from typing import Any
 from agentcli.app.copies import require_no_secrets
 from agentcli.batch.task import Order
 from agentcli.errors import ConfigError, SessionError, UsageError, os_error_text
-from agentcli.git.cloning import CloneFailed
-from agentcli.git.mirrors import WatchedTree, begin_repository, check_out
+from agentcli.git.mirrors import CloneFailed, WatchedTree, begin_repository, check_out
 from agentcli.sessions.search.finder import new_folder
 from agentcli.system.homes import state_home
 from agentcli.system.processes import process_stat

@@ -17,8 +17,7 @@ from agentcli.app.builders import load_builder
 from agentcli.batch.folders import BatchFolders, find_git, task_record
 from agentcli.batch.task import Order, Task
 from agentcli.errors import ConfigError, UsageError
-from agentcli.git.cloning import CloneFailed, is_url, without_login
-from agentcli.git.mirrors import commits_of, mirror
+from agentcli.git.mirrors import CloneFailed, commits_of, is_url, mirror, without_login
 from agentcli.llm.roles import Roles
 from agentcli.settings import Settings
 from agentcli.system.homes import expanded

@@ -40,8 +40,7 @@ from agentcli.errors import (
 )
 from agentcli.events.observations import AgentStateChangedObservation
 from agentcli.events.progress import ChildProgress
-from agentcli.security.redact import Redactor
-from agentcli.security.secret_variables import masked_values
+from agentcli.security.redact import Redactor, masked_values
 from agentcli.sessions.search.finder import exists, state_of
 from agentcli.sessions.search.session_totals import totals
 from agentcli.sessions.session import Session as StoredSession

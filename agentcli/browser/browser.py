@@ -22,8 +22,8 @@ from typing import Any
 from agentcli import interrupts
 from agentcli.errors import ToolError
 from agentcli.interrupts import shield
+from agentcli.sandbox.bubblewrap import start_script
 from agentcli.sandbox.selection import BUBBLEWRAP, Sandbox
-from agentcli.sandbox.start_script import start_script
 from agentcli.system import processes
 from agentcli.system.homes import expanded
 from agentcli.system.processes import ENVIRONMENT_MARK
@@ -249,7 +249,8 @@ class Browser:
         own_network = sandbox is not None and sandbox.layer == BUBBLEWRAP
         if sandbox is not None and own_network:
             bash = find_program("bash") or "/bin/bash"
-            program = str(start_script(sandbox, [program], env, folder, bash))
+            bwrap, scope = sandbox.program, sandbox.scope
+            program = str(start_script(bwrap, scope, [program], env, folder, bash))
         return {
             "program": program,
             "profile": str(inside / _PROFILE),

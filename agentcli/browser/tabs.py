@@ -21,7 +21,7 @@ from playwright.async_api import (
     Route,
 )
 
-from agentcli.security.policy.host_ports import is_loopback
+from agentcli.security.policy.rule import is_loopback
 from agentcli.web.addresses import bare_host, site_of
 
 _CLICKABLE = " [cursor=pointer]"

@@ -14,9 +14,9 @@ from collections.abc import Callable
 from agentcli.checkpoints.object_store import ObjectStore
 from agentcli.checkpoints.paths import repository_of
 from agentcli.checkpoints.trees import Entry
-from agentcli.git.config_files import is_harmless, parse
-from agentcli.git.path_rules import is_harmless_index, is_refused
-from agentcli.git.work_data import RESOLUTIONS, resolved_paths
+from agentcli.git.config import is_harmless, parse
+from agentcli.git.disarm import RESOLUTIONS, resolved_paths
+from agentcli.git.index import is_harmless_index, is_refused
 from agentcli.workspace.git_layout import is_routine_git_file
 
 _INERT = re.compile(r"description|info/exclude|hooks/[^/]+\.sample", re.DOTALL)

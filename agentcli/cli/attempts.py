@@ -47,7 +47,7 @@ from agentcli.sessions.manage.naming import free_name
 from agentcli.sessions.session import Session, SessionRecord, Subscriber, read_session
 from agentcli.sessions.state import State
 from agentcli.settings import RunSettings
-from agentcli.system.forked import Forked, fork
+from agentcli.system.forks import Forked, fork
 from agentcli.ui.summary import RunSummary
 from agentcli.workspace.names import display_path
 

@@ -13,8 +13,7 @@ from agentcli.cli.error_reporting import print_error
 from agentcli.cli.flags import Flags
 from agentcli.cli.user_paths import here
 from agentcli.errors import ConfigError
-from agentcli.security.redact import Redactor
-from agentcli.security.secret_variables import masked_values
+from agentcli.security.redact import Redactor, masked_values
 from agentcli.sessions.state import State
 
 

@@ -8,8 +8,7 @@ import traceback
 from contextlib import suppress
 
 from agentcli.errors import AgentError, internal_error_text
-from agentcli.security.redact import Redactor
-from agentcli.security.secret_variables import masked_values
+from agentcli.security.redact import Redactor, masked_values
 from agentcli.system.homes import state_home
 from agentcli.system.programs import user_environ
 from agentcli.ui.jsonl import JsonLinesWriter

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from agentcli.security.commands.script import Words
-from agentcli.security.commands.wrapper_options import Options, after_options
+from agentcli.security.commands.wrappers import Options, after_options
 
 _NEVER = r"(?!)"
 _END_CHARS = 10_000

@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agentcli.evidence.runners import RunnerCall, call_of, may_test
-from agentcli.security.commands.grammar import Unreadable, read
-from agentcli.security.commands.read_only import is_read_only
+from agentcli.security.commands.grammar import TimeLimit, Unreadable, read
+from agentcli.security.commands.known_commands import is_read_only
 from agentcli.security.commands.script import Words
 from agentcli.security.commands.shell_words import decode
-from agentcli.security.commands.time_limit import TimeLimit
 from agentcli.security.commands.wrappers import command_name, unwrap
 
 if TYPE_CHECKING:

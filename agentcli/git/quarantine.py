@@ -1,9 +1,8 @@
-"""Moves files out of folders that others can write to, and restores files there, whatever those
-others do meanwhile.
+"""Moves files out of folders that others can write to, restores files there, whatever those others
+do meanwhile, and keeps account of it.
 
 Everything is done relative to open descriptors of the folders. No symlink is followed, and only
-regular files are opened.
-"""
+regular files are opened."""
 
 from __future__ import annotations
 
@@ -11,6 +10,7 @@ import contextlib
 import os
 import stat
 import time
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,6 +24,32 @@ _MOST_KEPT = 200
 SETTLED_NS = 50_000_000
 """File system clocks tick every 1 to 10 ms. If a file changed less than this before we looked, it
 can change again without a trace in its times."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """`path` was changed or made; `done` says what was done about it, `kept` where it is now."""
+
+    path: Path
+    done: str
+    why: str
+    kept: Path | None = None
+
+
+def why(place: str) -> str:
+    name = place.rpartition("/")[2]
+    if place.startswith("hooks") or "/hooks/" in f"/{place}":
+        return "git would run it"
+    if name in ("commondir", "gitdir", ".git"):
+        return "git would take settings and hooks from elsewhere"
+    if name in ("config", "config.worktree"):
+        return "git would run what it names"
+    if name in ("index", "MERGE_RR"):
+        return "git would write or look outside of the working tree, or into a git folder"
+    if name == "git-rebase-todo":
+        return "commands added them"
+    return "git itself makes no such file, but may trust it"
+
 
 Identity = tuple[int, int]
 """Device and inode."""
@@ -182,3 +208,38 @@ def _path_in(folder: int, name: str) -> Path:
         return Path(os.readlink(f"/proc/self/fd/{folder}"), name)  # noqa: PTH115
     except OSError:
         return Path(name)
+
+
+@dataclass
+class Removals:
+    """What was taken away goes to the `quarantine`; `findings` say what it was."""
+
+    quarantine: Quarantine
+    findings: list[Finding] = field(default_factory=list)
+
+    def take(self, path: Path, folder: int, name: str) -> None:
+        """Take away what is at `name` in the `folder` at `path`."""
+        done, kept = "set aside", None
+        try:
+            kept = self.quarantine.take(folder, name)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            done = f"could not be set aside: {error.strerror or error}"
+        self._add(path, name, done, kept)
+
+    def replace(
+        self, path: Path, folder: int, name: str, old: bytes, new: bytes, done: str
+    ) -> None:
+        """Replace the content `old` of a file; `done` says for people how they differ."""
+        kept = None
+        try:
+            kept = self.quarantine.replace(folder, name, old, new)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            done = f"could not be rewritten: {error.strerror or error}"
+        self._add(path, name, done, kept)
+
+    def _add(self, path: Path, name: str, done: str, kept: Path | None) -> None:
+        self.findings.append(Finding(path / name, done, why(f"{path.name}/{name}"), kept))

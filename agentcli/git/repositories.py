@@ -15,7 +15,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import NamedTuple
 
-from agentcli.git.config_files import parse
+from agentcli.git.config import parse
 from agentcli.git.index import GITLINK, GITLINK_MODE, LARGEST, read_index
 from agentcli.workspace.git_layout import (
     DATA_FOLDERS,
@@ -31,7 +31,7 @@ from agentcli.workspace.git_layout import (
 )
 from agentcli.workspace.names import GENERATED
 from agentcli.workspace.opening import opened_folder
-from agentcli.workspace.private import read_private
+from agentcli.workspace.private import listable, read_private
 
 _MAX_FILE_BYTES = 65_536
 _LARGEST_CONFIG = 1_000_000
@@ -40,6 +40,8 @@ _MOST_ENTRIES = 100
 _MOST_LOOKED_AT = 2_000
 _MOST_NESTED = 40
 _NOT_NEAR = {GIT, *GENERATED}
+_MOST_SEARCHED = 50_000
+"""How many entries of a workspace are searched for repositories."""
 _SIGNS = frozenset(("HEAD", "config", "commondir"))
 """What only a git folder holds within another one."""
 _ALWAYS = ("hooks", "config", "commondir", "info/attributes")
@@ -225,6 +227,37 @@ def git_folders_in(folder: Path) -> Iterator[Path]:
         folder = waiting.pop()
         yield folder
         waiting += [folder / place for place in inner_git_folders(partial(_listed, folder))]
+
+
+def git_folders_below(root: Path, *, closed_since_ns: int | None = None) -> Iterator[Path]:
+    """Yield every `.git` below `root`, and every git folder with another name; not all of them if
+    there are very many files. Folders that were closed to listing since then are opened."""
+    waiting = [str(root)]
+    left = _MOST_SEARCHED
+    while waiting and left > 0:
+        folder = waiting.pop()
+        try:
+            handle = listable(folder, closed_since_ns=closed_since_ns)
+        except OSError:
+            continue
+        try:
+            with os.scandir(handle) as found:
+                entries = [
+                    (entry.name, entry.is_dir(follow_symlinks=False))
+                    for entry in islice(found, left)
+                ]
+        finally:
+            os.close(handle)
+        left -= len(entries)
+        names = {name for name, _ in entries}
+        if {"HEAD", "objects", "refs"} <= names or {"HEAD", "commondir"} <= names:
+            # Whoever makes these three may have made more in there.
+            yield Path(folder)
+        if GIT in names:
+            yield Path(folder, GIT)
+        waiting += [
+            f"{folder.rstrip('/')}/{name}" for name, is_dir in entries if is_dir and name != GIT
+        ]
 
 
 def _listed(folder: Path, place: str) -> FolderListing:

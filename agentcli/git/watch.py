@@ -11,9 +11,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import logging
-import os
-import select
-import stat
 import threading
 import time
 from collections import Counter
@@ -21,25 +18,14 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from agentcli.events.observations import GitCleanupObservation
-from agentcli.git.control_files import TooManyEntries
-from agentcli.git.disarm import Disarmer, inventory, set_ids_cleared
-from agentcli.git.quarantine import Identity, Quarantine, identity
-from agentcli.git.removals import Removals
-from agentcli.git.seal import Finding, Seal, why
-from agentcli.git.watch_record import RecordFile, WatchRecord, in_use, unfinished
-from agentcli.git.work_data import todos_of
+from agentcli.git.baseline import Baseline, TooManyEntries
+from agentcli.git.disarm import Disarmer, set_ids_cleared, todos_of
+from agentcli.git.notifications import Notifications
+from agentcli.git.quarantine import Finding, Identity, Quarantine, Removals, identity, why
+from agentcli.git.watch_record import RecordFile, WatchRecord, in_use, inventory, unfinished
 from agentcli.interrupts import shield
-from agentcli.system.inotify import Inotify
 from agentcli.workspace.access_scope import AccessScope
-from agentcli.workspace.git_layout import (
-    ASIDE,
-    DATA_FOLDERS,
-    GIT,
-    INFO,
-    MODULES,
-    WORKTREES,
-    is_routine_name,
-)
+from agentcli.workspace.git_layout import GIT, MODULES
 from agentcli.workspace.guard import CLOCK_SLACK_NS
 from agentcli.workspace.names import display_path, first_names, quoted_path
 
@@ -51,7 +37,7 @@ _ROUNDS = 4
 _MOST_TIMES = 10
 """How often the same path is restored during a command before whatever keeps changing it is
 stopped."""
-_MOST_TOLD, _LONGEST_TOLD = 8, 100
+_MOST_NAMED, _LONGEST_NAME = 8, 100
 _LET_IN = (
     "the sandbox lets in only those that run nothing and lead where work was sent before; if the "
     "task needs others, repeat the command in bash with unsandboxed: true and a reason"
@@ -92,15 +78,15 @@ class GitWatch:
         self._file: RecordFile | None = None
         self._lock = threading.RLock()
         self._findings: list[Finding] = []
-        self._untold: list[GitCleanupObservation] = []
+        self._unreported: list[GitCleanupObservation] = []
         self._times: Counter[Path] = Counter()
         self._contested: Path | None = None
         self._refused: dict[str, None] = {}
-        """Names of settings that commands could not write, not told yet."""
+        """Names of settings that commands could not write, not reported yet."""
         self.before_close: Callable[[], None] = lambda: None
         self._is_lenient = False
         self._ran = False
-        self._messages: _Messages | None = None
+        self._notifications: Notifications | None = None
 
     def begin(self) -> None:
         """Call this when commands are about to run: the current state is the one to keep."""
@@ -116,12 +102,12 @@ class GitWatch:
                 self._file = RecordFile(self._record_path)
                 self._file.write(self._record)
             try:
-                self._messages = _Messages(self._on_change)
+                self._notifications = Notifications(self._on_change)
             except OSError as error:
                 log.warning("git folders are looked through only after commands: %s", error)
             else:
-                self._messages.watch(self._record.seals, all_of_them=not self._mounted)
-                self._messages.start()
+                self._notifications.watch(self._record.baselines, all_of_them=not self._mounted)
+                self._notifications.start()
 
     def check(self, *, in_result: bool = True) -> str:
         """Check everything after a command. Returns what the model must know about it; unless that
@@ -132,14 +118,18 @@ class GitWatch:
             with self._lock:
                 stopped = self._contested
                 for _ in range(_ROUNDS):
-                    if not self._look(self._record.seals):
+                    if not self._look(self._record.baselines):
                         break
                 else:
                     stopped = stopped or self._findings[-1].path
             if stopped is not None:
                 self._end_contest()
-            told = self._told(stopped, in_result=in_result)
-            return "\n".join(filter(None, (self._refused_told(), told)))
+            message = self._report(stopped, in_result=in_result)
+            with self._lock:
+                refused, self._refused = self._refused, {}
+            names = _few([quoted_path(name, _LONGEST_NAME) for name in refused])
+            unwritten = f"[not written to git's settings: {names}; {_LET_IN}]" if refused else ""
+            return "\n".join(filter(None, (unwritten, message)))
 
     def _end_contest(self) -> None:
         """End whatever keeps making what is taken away, and wait until nothing more appears."""
@@ -151,7 +141,7 @@ class GitWatch:
             count = len(self._findings)
             time.sleep(_LULL_S)
             with self._lock:
-                self._look(self._record.seals)
+                self._look(self._record.baselines)
         self._contested = None
         self._times.clear()
 
@@ -160,8 +150,8 @@ class GitWatch:
         to it, if the settings may become so. Returns 0 if it is done, an error number if not, None
         if the sandbox does not keep commands from doing it. Callable from any thread."""
         with self._lock:
-            for seal in self._record.seals if self._record is not None else ():
-                refused = seal.let_in(folder, name)
+            for baseline in self._record.baselines if self._record is not None else ():
+                refused = baseline.let_in(folder, name)
                 if refused is not None:
                     self._refused |= dict.fromkeys(refused)
                     self._write()
@@ -174,22 +164,22 @@ class GitWatch:
             return
         self._ran = False
         with shield(), self._lock:
-            self._look(self._record.seals)
+            self._look(self._record.baselines)
             self._findings += self._search(self._record)
-            self._told(None, in_result=False)
+            self._report(None, in_result=False)
 
     def close(self) -> None:
         """Finish the watch; everything that commands started has ended."""
         self.before_close()
         if self._record is None:
             return
-        if self._messages is not None:
-            self._messages.stop()
+        if self._notifications is not None:
+            self._notifications.stop()
         with self._lock:
             self._ran = True
             self.end_turn()
-            for seal in self._record.seals:
-                seal.close()
+            for baseline in self._record.baselines:
+                baseline.close()
             self._record = None
             if self._file is not None:
                 self._file.remove()
@@ -197,7 +187,7 @@ class GitWatch:
     def observations(self) -> list[GitCleanupObservation]:
         """Return what was found since the last call, to be recorded."""
         with self._lock:
-            found, self._untold = self._untold, []
+            found, self._unreported = self._unreported, []
         return found
 
     @contextlib.contextmanager
@@ -216,110 +206,106 @@ class GitWatch:
         record = self._record
         if record is None:
             return
-        for seal in [each for each in record.seals if not each.made_by_commands]:
+        for baseline in [each for each in record.baselines if not each.made_by_commands]:
             self._findings += [
                 Finding(path, "changed by a command that was allowed to run", why(path.name))
-                for path in seal.adopt()
+                for path in baseline.adopt()
             ]
-        for seal in self._new_seals(record.seals):
-            record.seals.append(seal)
-            seal.made_by_commands = False
-            seal.take()
+        for baseline in self._new_baselines(record.baselines):
+            record.baselines.append(baseline)
+            baseline.made_by_commands = False
+            baseline.take()
         self._write()
 
     def finish_others(self) -> None:
         """Finish the watch of sessions whose processes were killed, wherever they worked."""
         for path, record, file in unfinished(self._records):
             if record is not None:
-                self._add(_checked(record.seals, self._quarantine))
+                self._add(_checked(record.baselines, self._quarantine))
                 self._findings += self._search(record)
-                self._told(None, in_result=False)
+                self._report(None, in_result=False)
             log.info("the watch of a session that was killed is finished: %s", path.name)
             file.remove()
 
-    # --- taking the seals -----------------------------------------------------------------------
+    # --- taking the baselines -------------------------------------------------------------------
 
     def _taken(self) -> WatchRecord:
         since_ns = time.time_ns() - CLOCK_SLACK_NS
         scope = self._scope
-        seals = [Seal(path, mounted=self._mounted_in(path)) for path in scope.git_folders]
+        baselines = [self._baseline(path) for path in scope.git_folders]
         by_folder: dict[Path, set[str]] = {}
         for path in scope.protected:
             if not any(path.is_relative_to(folder) for folder in scope.git_folders):
                 by_folder.setdefault(path.parent, set()).add(path.name)
-        seals += [
-            Seal(folder, names=frozenset(names), mounted=self._mounted_in(folder))
-            for folder, names in by_folder.items()
-        ]
+        baselines += [self._baseline(path, frozenset(by_folder[path])) for path in by_folder]
         # Sessions already at work here know the state before their commands ran.
         others = {
-            seal.path: seal
+            baseline.path: baseline
             for record in in_use(self._records, self._record_path)
-            for seal in record.seals
+            for baseline in record.baselines
         }
-        have = {seal.path for seal in seals}
-        for seal in seals:
-            seal.take()
-            if (other := others.get(seal.path)) is not None and other.names == seal.names:
-                seal.records = other.records
-            inner = [seal.path / place for place in sorted(seal.folders)]
-            seals += [
-                Seal(path, mounted=self._mounted_in(path)) for path in inner if path not in have
-            ]
+        have = {baseline.path for baseline in baselines}
+        for baseline in baselines:
+            baseline.take()
+            other = others.get(baseline.path)
+            if other is not None and other.names == baseline.names:
+                baseline.records = other.records
+            inner = [baseline.path / place for place in sorted(baseline.folders)]
+            baselines += [self._baseline(path) for path in inner if path not in have]
             have.update(inner)
-        folders = [seal.path for seal in seals if seal.names is None]
         return WatchRecord(
             roots=(*scope.writable, *scope.mounts.values()),
             since_ns=since_ns,
-            seals=seals,
-            todos=todos_of(folders),
+            baselines=baselines,
+            todos=todos_of([each.path for each in baselines if each.names is None]),
             before=inventory(scope.writable, since_ns),
         )
 
-    def _mounted_in(self, folder: Path) -> dict[str, Identity | None]:
-        return {
+    def _baseline(self, folder: Path, names: frozenset[str] | None = None) -> Baseline:
+        mounted = {
             str(path.relative_to(folder)): id_
             for path, id_ in self._mounted.items()
             if path.is_relative_to(folder) and path != folder
         }
+        return Baseline(folder, names=names, mounted=mounted)
 
     # --- finding changes ------------------------------------------------------------------------
 
-    def _on_change(self, seals: set[Seal] | None) -> None:
-        """Called by the thread; `seals` is None if events were lost."""
+    def _on_change(self, baselines: set[Baseline] | None) -> None:
+        """Called by the thread; `baselines` is None if notifications were lost."""
         with self._lock:
             if self._record is None or self._is_lenient:
                 return
-            self._look(self._record.seals if seals is None else list(seals))
+            self._look(self._record.baselines if baselines is None else list(baselines))
             if self._contested is not None:
                 self._stop()
 
-    def _look(self, seals: list[Seal]) -> list[Finding]:
-        """Restore what changed in `seals` and in git folders new within them; return what was
+    def _look(self, baselines: list[Baseline]) -> list[Finding]:
+        """Restore what changed in `baselines` and in git folders new within them; return what was
         found."""
         assert self._record is not None
-        found = _checked(seals, self._quarantine)
-        new = self._new_seals(seals)
+        found = _checked(baselines, self._quarantine)
+        new = self._new_baselines(baselines)
         if new:
-            self._record.seals += new
+            self._record.baselines += new
             found += _checked(new, self._quarantine)
-            if self._messages is not None:
-                self._messages.watch(new, all_of_them=not self._mounted)
-        if new or any(seal.changed for seal in seals):
+            if self._notifications is not None:
+                self._notifications.watch(new, all_of_them=not self._mounted)
+        if new or any(baseline.changed for baseline in baselines):
             self._write()
         self._add(found)
         return found
 
-    def _new_seals(self, seals: Iterable[Seal]) -> list[Seal]:
+    def _new_baselines(self, baselines: Iterable[Baseline]) -> list[Baseline]:
         assert self._record is not None
-        have = {seal.path for seal in self._record.seals}
+        have = {baseline.path for baseline in self._record.baselines}
         new = {}
-        for seal in seals:
-            for place in seal.folders:
-                path = seal.path / place
+        for baseline in baselines:
+            for place in baseline.folders:
+                path = baseline.path / place
                 if path not in have:
                     by_commands = place.partition("/")[0] == MODULES
-                    new[path] = Seal(path, made_by_commands=by_commands)
+                    new[path] = Baseline(path, made_by_commands=by_commands)
         return list(new.values())
 
     def _add(self, found: list[Finding]) -> None:
@@ -330,16 +316,14 @@ class GitWatch:
                 self._contested = finding.path
 
     def _search(self, record: WatchRecord) -> list[Finding]:
-        sealed = {seal.path for seal in record.seals if not seal.made_by_commands}
-        sealed |= {seal.path / name for seal in record.seals for name in seal.names or ()}
-        by_commands = {
-            seal.path / place for seal in record.seals for place in seal.folders
-        } - sealed
+        known = {each.path for each in record.baselines if not each.made_by_commands}
+        known |= {each.path / name for each in record.baselines for name in each.names or ()}
+        within = {each.path / place for each in record.baselines for place in each.folders}
         removals = Removals(self._quarantine)
         disarmer = Disarmer(
-            record.roots, record.since_ns, sealed, record.before, record.todos, removals
+            record.roots, record.since_ns, known, record.before, record.todos, removals
         )
-        for path in sorted(by_commands):
+        for path in sorted(within - known):
             disarmer.git_folder(path)
         disarmer.run()
         return [*removals.findings, *set_ids_cleared(record.roots, record.since_ns)]
@@ -351,7 +335,7 @@ class GitWatch:
 
     # --- reporting ------------------------------------------------------------------------------
 
-    def _told(self, stopped: Path | None, *, in_result: bool) -> str:
+    def _report(self, stopped: Path | None, *, in_result: bool) -> str:
         """Queue the findings to be recorded, and return them in words for the model."""
         with self._lock:
             findings, self._findings = self._findings, []
@@ -360,120 +344,33 @@ class GitWatch:
         alike: dict[tuple[str, str], dict[str, None]] = {}
         for finding in findings:
             names = alike.setdefault((finding.done, finding.why), {})
-            names[self._shown(finding.path)] = None
+            names[display_path(finding.path, self._scope.workspace)] = None
         items = [f"{_few(list(names))}: {done} ({why})" for (done, why), names in alike.items()]
         if stopped is not None:
-            shown = self._shown(stopped)
+            shown = display_path(stopped, self._scope.workspace)
             items.append(f"the process that kept changing {shown} was stopped, along with all jobs")
         folder = str(self._quarantine.place) if self._quarantine.place.exists() else ""
         where = f"; kept in {folder}" if folder else ""
         text = f"[{'; '.join(items)}{where}. Leave that to the user: tell them what to change.]"
-        self._untold.append(
+        self._unreported.append(
             GitCleanupObservation(
                 content="" if in_result else text, items=tuple(items), folder=folder
             )
         )
         return text
 
-    def _refused_told(self) -> str:
-        """Return what the model must know about settings that could not be written."""
-        with self._lock:
-            refused, self._refused = self._refused, {}
-        names = _few([quoted_path(name, _LONGEST_TOLD) for name in refused])
-        return f"[not written to git's settings: {names}; {_LET_IN}]" if refused else ""
-
-    def _shown(self, path: Path) -> str:
-        return display_path(path, self._scope.workspace)
-
-
-class _Messages(threading.Thread):
-    """Waits for the kernel's messages about folders. Raises OSError if there are none."""
-
-    def __init__(self, on_change: Callable[[set[Seal] | None], None]) -> None:
-        super().__init__(name="git-watch", daemon=True)
-        self._inotify = Inotify()
-        self._on_change = on_change
-        self._of: dict[int, list[tuple[Seal, str]]] = {}
-        self._wake = os.pipe()
-
-    def watch(self, seals: Iterable[Seal], *, all_of_them: bool) -> None:
-        """Watch `seals`: only git folders, unless `all_of_them`."""
-        for seal in seals:
-            if seal.names is None or all_of_them:
-                for place in ("", *_PLACES) if seal.names is None else ("",):
-                    self._add(seal, place)
-
-    def run(self) -> None:
-        try:
-            poll = select.poll()
-            poll.register(self._inotify.descriptor, select.POLLIN)
-            poll.register(self._wake[0], select.POLLIN)
-            while all(descriptor != self._wake[0] for descriptor, _ in poll.poll()):
-                self._read()
-        except OSError:
-            log.exception("git folders are no longer watched, but looked through after commands")
-
-    def stop(self) -> None:
-        os.write(self._wake[1], b"x")
-        self.join()
-        self._inotify.close()
-        for descriptor in self._wake:
-            os.close(descriptor)
-
-    def _read(self) -> None:
-        touched: set[Seal] = set()
-        for event in self._inotify.read():
-            if event.watch < 0:
-                self._on_change(None)
-                return
-            for seal, place in self._of.get(event.watch, ()):
-                if _matters(seal, place, event.name):
-                    touched.add(seal)
-        if touched:
-            self._on_change(touched)
-            self.watch(touched, all_of_them=True)
-
-    def _add(self, seal: Seal, place: str) -> None:
-        with contextlib.suppress(OSError):
-            number = self._inotify.add(str(seal.path / place))
-            entries = self._of.setdefault(number, [])
-            if (seal, place) not in entries:
-                entries.append((seal, place))
-
-
-_PLACES = ("hooks", INFO, MODULES, WORKTREES)
-
 
 def _few(names: list[str]) -> str:
-    return first_names(names, _MOST_TOLD)
+    return first_names(names, _MOST_NAMED)
 
 
-def _matters(seal: Seal, place: str, name: str) -> bool:
-    if seal.names is not None:
-        return name in seal.names
-    if place or not name:
-        return not name.startswith(ASIDE)
-    if name in DATA_FOLDERS:
-        return (seal.path / name).is_symlink()
-    if name in (INFO, MODULES, WORKTREES) or not is_routine_name(name):
-        return True
-    return not _is_file(seal.path / name)
-
-
-def _is_file(path: Path) -> bool:
-    try:
-        return stat.S_ISREG(path.lstat().st_mode)
-    except OSError:
-        return True
-
-
-def _checked(seals: Iterable[Seal], quarantine: Quarantine) -> list[Finding]:
+def _checked(baselines: Iterable[Baseline], quarantine: Quarantine) -> list[Finding]:
     found = []
-    for seal in seals:
+    for baseline in baselines:
         try:
-            found += seal.check(quarantine)
+            found += baseline.check(quarantine)
         except TooManyEntries:
-            found.append(Finding(seal.path, "holds too much to be watched", why(GIT)))
+            found.append(Finding(baseline.path, "holds too much to be watched", why(GIT)))
     return found
 
 

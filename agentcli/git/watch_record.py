@@ -1,5 +1,5 @@
-"""Stores on disk what a session's watch over git folders knows, so that the next process can finish
-it if this one is killed, and concurrent sessions know what was there before."""
+"""What a session's watch over git folders knows, and its file, so that the next process can finish
+the watch if this one is killed, and concurrent sessions know what was there before."""
 
 from __future__ import annotations
 
@@ -13,12 +13,54 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from agentcli.git.disarm import Inventory
-from agentcli.git.quarantine import FileRecord
-from agentcli.git.seal import Seal
+from agentcli.git.baseline import Baseline
+from agentcli.git.quarantine import FileRecord, Identity, identity
+from agentcli.git.repositories import git_folders_below
+from agentcli.workspace.git_layout import DATA_FOLDERS
 from agentcli.workspace.private import read_regular, try_lock
+from agentcli.workspace.rooted_folder import walk
 
 _LARGEST = 50_000_000
+
+
+EntryVersion = tuple[int, int, int]
+"""Device, inode, and time of the last status change in ns."""
+
+
+def entry_version(info: os.stat_result) -> EntryVersion:
+    return info.st_dev, info.st_ino, info.st_ctime_ns
+
+
+@dataclass
+class Inventory:
+    """`folders` are git folders. `fresh` are the entries in them that changed so shortly before
+    commands began that the time alone does not tell which came first, and those that were found to
+    be harmless since."""
+
+    folders: set[tuple[Path, Identity]] = field(default_factory=set)
+    fresh: set[EntryVersion] = field(default_factory=set)
+
+
+def inventory(roots: Sequence[Path], since_ns: int) -> Inventory:
+    """Take an inventory of the repositories in `roots`, before commands run there."""
+    found = Inventory()
+    for path in (path for root in roots for path in git_folders_below(root)):
+        with contextlib.suppress(OSError):
+            found.folders.add((path, identity(path.lstat())))
+        found.fresh |= set(_fresh(path, since_ns))
+    return found
+
+
+def _fresh(path: Path, since_ns: int) -> Iterator[EntryVersion]:
+    names = [str(path)]
+    for folder, folders, files in walk(path):
+        folders[:] = [name for name in folders if name not in DATA_FOLDERS]
+        names += [os.path.join(folder, name) for name in (*folders, *files)]  # noqa: PTH118
+    for name in names:
+        with contextlib.suppress(OSError):
+            info = os.lstat(name)
+            if info.st_ctime_ns >= since_ns:
+                yield entry_version(info)
 
 
 @dataclass
@@ -28,7 +70,7 @@ class WatchRecord:
 
     roots: tuple[Path, ...]
     since_ns: int
-    seals: list[Seal] = field(default_factory=list)
+    baselines: list[Baseline] = field(default_factory=list)
     todos: dict[str, list[bytes]] = field(default_factory=dict)
     before: Inventory = field(default_factory=Inventory)
 
@@ -94,7 +136,7 @@ def _as_dict(record: WatchRecord) -> dict[str, Any]:
     return {
         "roots": list(map(str, record.roots)),
         "since_ns": record.since_ns,
-        "seals": [_seal_as_dict(seal) for seal in record.seals],
+        "seals": [_baseline_as_dict(baseline) for baseline in record.baselines],
         "todos": {path: list(map(_text, lines)) for path, lines in record.todos.items()},
         "folders": [[str(path), *id_] for path, id_ in record.before.folders],
         "fresh": [list(each) for each in record.before.fresh],
@@ -105,7 +147,7 @@ def _from_dict(found: dict[str, Any]) -> WatchRecord:
     return WatchRecord(
         roots=tuple(map(Path, found["roots"])),
         since_ns=int(found["since_ns"]),
-        seals=[_seal_from_dict(each) for each in found["seals"]],
+        baselines=[_baseline_from_dict(each) for each in found["seals"]],
         todos={path: list(map(_bytes, lines)) for path, lines in found["todos"].items()},
         before=Inventory(
             {(Path(path), (int(device), int(inode))) for path, device, inode in found["folders"]},
@@ -114,27 +156,27 @@ def _from_dict(found: dict[str, Any]) -> WatchRecord:
     )
 
 
-def _seal_as_dict(seal: Seal) -> dict[str, Any]:
+def _baseline_as_dict(baseline: Baseline) -> dict[str, Any]:
     return {
-        "path": str(seal.path),
-        "names": sorted(seal.names) if seal.names is not None else None,
-        "young": seal.made_by_commands,
-        "closed": sorted(seal.mounted),
-        "known": {place: _record_as_list(record) for place, record in seal.records.items()},
+        "path": str(baseline.path),
+        "names": sorted(baseline.names) if baseline.names is not None else None,
+        "young": baseline.made_by_commands,
+        "closed": sorted(baseline.mounted),
+        "known": {place: _record_as_list(record) for place, record in baseline.records.items()},
     }
 
 
-def _seal_from_dict(found: dict[str, Any]) -> Seal:
+def _baseline_from_dict(found: dict[str, Any]) -> Baseline:
     names: Sequence[str] | None = found["names"]
-    seal = Seal(
+    baseline = Baseline(
         Path(found["path"]),
         names=None if names is None else frozenset(names),
         # What was closed to commands can only have been changed by somebody else.
         mounted=dict.fromkeys(found["closed"]),
         made_by_commands=bool(found["young"]),
     )
-    seal.records = {place: _record_from_list(each) for place, each in found["known"].items()}
-    return seal
+    baseline.records = {place: _record_from_list(each) for place, each in found["known"].items()}
+    return baseline
 
 
 def _record_as_list(record: FileRecord) -> list[Any]:

@@ -13,8 +13,7 @@ from threading import Thread
 from agentcli.git import safe
 from agentcli.knowledge.folder_listing import listing_entries
 from agentcli.knowledge.project_tools import TEST_SCRIPTS, has_test_script, project_tools
-from agentcli.system.programs import find_on, find_program
-from agentcli.system.workspace_python import environment_folder, python_on_path
+from agentcli.system.programs import environment_folder, find_on, find_program, python_on_path
 
 _GIT_LIMIT_S = 1.0
 _MAX_STATUS_LINES = 15

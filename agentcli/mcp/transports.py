@@ -27,7 +27,7 @@ from pydantic import ValidationError
 
 from agentcli.mcp.values import HttpServer, StdioServer
 from agentcli.system import processes
-from agentcli.system.reaper import reaper_installer
+from agentcli.system.forks import reaper_installer
 
 MOST_BYTES = 16_000_000
 """Largest message, in bytes; it has room for a few images."""

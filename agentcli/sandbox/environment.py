@@ -6,8 +6,15 @@ import os
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from agentcli.sandbox.word_lists import read_words
-from agentcli.security.secret_variables import is_secret
+from agentcli.security.redact import is_secret
+
+
+def read_words(name: str) -> list[str]:
+    """Return the words of `name`.txt. `\\040` in a word means a space; `#` begins a comment."""
+    text = Path(__file__).with_name(f"{name}.txt").read_text(encoding="utf-8")
+    words = (word for line in text.splitlines() for word in line.partition("#")[0].split())
+    return [word.replace("\\040", " ") for word in words]
+
 
 _QUIET = {
     "PAGER": "cat",

@@ -128,7 +128,7 @@ def _is_signal(exit_code: int) -> bool:
 
 def _only_reads(command: str) -> bool:
     """Return whether the output may be what a file says."""
-    from agentcli.security.commands.read_only import is_read_only
+    from agentcli.security.commands.known_commands import is_read_only
 
     return not command or is_read_only(command)
 

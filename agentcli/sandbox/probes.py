@@ -16,8 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from agentcli.git.repositories import find_repository
-from agentcli.sandbox.landlock import SCOPES_VERSION, SOCKETS_VERSION, landlock_version
-from agentcli.sandbox.namespaces import SHARED_MEMORY
+from agentcli.sandbox.landlock import (
+    SCOPES_VERSION,
+    SHARED_MEMORY,
+    SOCKETS_VERSION,
+    landlock_version,
+)
 from agentcli.sandbox.probe_driver import ATTACKS, WORK
 from agentcli.sandbox.selection import Sandbox, SpawnOptions
 from agentcli.system.processes import process_stat

@@ -1,14 +1,22 @@
-"""Derives a session's access scope from its workspace and the user's environment."""
+"""Derives a session's access scope from its workspace and the user's environment.
+
+`secret_places.txt` lists where secrets are kept: the usual places, and variables that name others.
+Its sources are firejail's `disable-common.inc`, `disable-programs.inc` and
+`disable-passwdmgr.inc`, and what programs document about their variables. `shown_places.txt` lists
+what a confined session may read besides the workspace: the system, and the languages and tools that
+the user has installed at home."""
 
 from __future__ import annotations
 
 import os
+import re
+import stat
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from agentcli.git.named_places import named_places
+from agentcli.git.config import named_places
 from agentcli.git.repositories import (
     Repository,
     find_repository,
@@ -16,11 +24,141 @@ from agentcli.git.repositories import (
     nested_repositories,
     repository_at,
 )
-from agentcli.sandbox.secret_places import secret_places
-from agentcli.sandbox.shown_places import masked_places, shown_places
+from agentcli.sandbox.environment import read_words
 from agentcli.system import programs
 from agentcli.system.homes import user_home
 from agentcli.workspace.access_scope import TMP, AccessScope
+from agentcli.workspace.private import WRITABLE_BY_OTHERS
+
+_BASES = {
+    ".config": "XDG_CONFIG_HOME",
+    ".local/share": "XDG_DATA_HOME",
+    ".local/state": "XDG_STATE_HOME",
+    ".cache": "XDG_CACHE_HOME",
+}
+_A_PATH = re.compile(r"/[^\0-\x1f\"{}<>|]{1,1000}")
+_NEVER = ("/dev/", "/proc/", "/sys/")
+"""Nothing is kept here: a variable set to such a path (/dev/null) means that there is no file."""
+
+
+def secret_places(home: str, environ: Mapping[str, str], workspace: str) -> Iterator[Path]:
+    """Yield the resolved places, including missing ones, which may appear later. Relative values of
+    variables are resolved in `workspace`."""
+    resolve = _Resolver()
+    for place in dict.fromkeys(_places(home, environ, workspace)):
+        yield Path(resolve(place))
+
+
+class _Resolver:
+    """Like `os.path.realpath`, but scans each folder only once, as most hold several places."""
+
+    def __init__(self) -> None:
+        self._folders: dict[str, tuple[str, frozenset[str]]] = {"": ("", _links("/"))}
+        """For each folder: its real path and the names of the symlinks in it."""
+
+    def __call__(self, place: str) -> str:
+        folder, _, name = place.rpartition("/")
+        if folder not in self._folders:
+            real = self(folder)
+            self._folders[folder] = real, _links(real)
+        real, links = self._folders[folder]
+        return os.path.realpath(place) if name in links else f"{real}/{name}"
+
+
+def _links(folder: str) -> frozenset[str]:
+    try:
+        with os.scandir(folder) as entries:
+            return frozenset(entry.name for entry in entries if entry.is_symlink())
+    except (OSError, ValueError):
+        return frozenset()
+
+
+def _places(home: str, environ: Mapping[str, str], workspace: str) -> Iterator[str]:
+    moved = {
+        base: os.path.normpath(folder)
+        for base, name in _BASES.items()
+        if (folder := environ.get(name, "")).startswith("/") and folder != f"{home}/{base}"
+    }
+    for word in read_words("secret_places"):
+        if word.startswith("$"):
+            name, _, rest = word[1:].partition("/")
+            yield from _named(environ.get(name, ""), rest, home, workspace)
+        elif word.startswith("/"):
+            yield word
+        else:
+            yield f"{home}/{word}"
+            for base, folder in moved.items():
+                if word.startswith(f"{base}/"):
+                    yield folder + word[len(base) :]
+
+
+def _named(value: str, rest: str, home: str, workspace: str) -> Iterator[str]:
+    """Yield the places in the value of a variable: one, or several separated by colons."""
+    for part in value.split(":") if value else ():
+        place = f"{part}/{rest}" if rest else part
+        place = home + place[1:] if place.startswith("~/") else place
+        if not place.startswith("/"):
+            place = f"{workspace}/{place}"
+            if not os.path.lexists(place):
+                continue
+        place = os.path.normpath(place)
+        # Hiding the whole home or system because a value names it would break all work.
+        broad = place.count("/") < 2 or f"{home}/".startswith(f"{place}/")
+        if _A_PATH.fullmatch(place) and not broad and not f"{place}/".startswith(_NEVER):
+            yield place
+
+
+_NOT_COVERED = ("/proc", "/dev", "/sys", "/tmp", "/run")
+"""Commands get their own version of these, or there is nothing personal in them."""
+
+
+def shown_places(home: Path, environ: Mapping[str, str], workspace: Path) -> tuple[Path, ...]:
+    """Return the resolved places that exist; never the home folder, the workspace or what contains
+    them."""
+    found: dict[Path, None] = {}
+    words = read_words("shown_places")
+    system = {word for word in words if word.startswith("/")}
+    for place in _shown_places_places(words, home, environ, workspace):
+        path = Path(os.path.realpath(place))
+        broad = home.is_relative_to(path) or workspace.is_relative_to(path)
+        if path.exists() and (not broad or place in system):
+            found[path] = None
+    return tuple(p for p in found if not any(other in found for other in p.parents))
+
+
+def masked_places(shown: tuple[Path, ...], home: Path) -> tuple[Path, ...]:
+    """Return the entries of the root, and the home folder, that are not `shown` as a whole."""
+    top = [Path(entry.path) for entry in os.scandir("/") if not entry.is_symlink()]
+    covered = [p for p in top if p not in shown and str(p) not in _NOT_COVERED]
+    inside = any(home != place and home.is_relative_to(place) for place in covered)
+    return (*covered, home) if inside else tuple(covered)
+
+
+def _shown_places_places(
+    words: Iterable[str], home: Path, environ: Mapping[str, str], workspace: Path
+) -> Iterator[str | Path]:
+    for word in words:
+        if not word.startswith("$"):
+            yield word if word.startswith("/") else home / word
+            continue
+        values = environ.get(word[1:], "").split(os.pathsep)
+        yield from (place for place in values if place.startswith("/"))
+    for folder in environ.get("PATH", "").split(os.pathsep):
+        if folder.startswith("/"):
+            yield _root_of_programs(Path(folder), home)
+    yield from (sys.prefix, sys.base_prefix)
+    for folder in (f"{workspace}/.venv", f"{workspace}/venv", environ.get("VIRTUAL_ENV", "")):
+        interpreter = os.path.realpath(f"{folder}/bin/python")
+        if folder.startswith("/") and os.access(interpreter, os.X_OK):
+            yield Path(interpreter).parents[1]
+
+
+def _root_of_programs(folder: Path, home: Path) -> Path:
+    """Return the root of the installation that a folder of programs belongs to, or the folder
+    itself if several installations share it."""
+    alone = folder.parent in (home, home / ".local") or folder.name not in ("bin", "sbin", "shims")
+    return folder if alone else folder.parent
+
 
 _SETTINGS = (".agent/config.toml", ".agent/hooks")
 """What a workspace contains for the agent itself. It was trusted, so commands must not change
@@ -165,3 +303,85 @@ def _without_nested(paths: Sequence[Path]) -> tuple[Path, ...]:
         return any(not path.is_relative_to(TMP) or q.is_relative_to(TMP) for q in around)
 
     return tuple(path for path in unique if not is_nested(path))
+
+
+_MOST = 20
+"""Most paths taken from one message; someone who means more means a folder."""
+_LONGEST = 4096
+_PATH = re.compile(
+    r"""(?<![\w./~$}-])(?:file://)?(?:
+        "(?P<double>/tmp/[^"\n]+)" | '(?P<single>/tmp/[^'\n]+)' | `(?P<back>/tmp/[^`\n]+)`
+        | (?P<bare>/tmp/(?:\\[ ]|[^\s"'`<>|&;()\\\0])+)
+    )""",
+    re.VERBOSE,
+)
+_AFTER_A_PATH = ".,:;!?]}…"
+"""Characters that end a sentence rather than belong to a path."""
+
+
+def paths_named(text: str) -> list[Path]:
+    """Return the existing paths below /tmp that appear in what a user typed, in order and
+    normalized, without `..`."""
+    found: dict[Path, None] = {}
+    for match in _PATH.finditer(text[:_LONGEST]):
+        for candidate in _candidates(match):
+            path = Path(os.path.normpath(candidate))
+            if path.is_relative_to(TMP) and path != TMP and os.path.lexists(path):
+                found[path] = None
+                break
+    return list(found)[:_MOST]
+
+
+def _candidates(match: re.Match[str]) -> Iterator[str]:
+    bare = match["bare"]
+    if bare is None:
+        yield match["double"] or match["single"] or match["back"]
+        return
+    bare = bare.replace("\\ ", " ")
+    yield bare
+    shorter = bare.rstrip(_AFTER_A_PATH)
+    yield shorter
+    # path:line and path:line:column, as compilers write them.
+    yield re.sub(r"(:\d+){1,2}$", "", shorter)
+
+
+def why_not_shown(path: Path, scope: AccessScope) -> str:
+    """Return why `path`, which lies below /tmp, must not be shown to a session; "" if it may be."""
+    if any(place.is_relative_to(path) or path.is_relative_to(place) for place in scope.hidden):
+        return "agent's own files or secrets lie there"
+    private = scope.mounts.get(TMP)
+    if private is not None and _leads_through_link(private, path.relative_to(TMP)):
+        return "the session has put a link in its place"
+    try:
+        return _what_is_wrong(path)
+    except OSError as error:
+        return f"it can't be read: {error.strerror}"
+
+
+def _what_is_wrong(path: Path) -> str:
+    """Return what is wrong with the path, or "". Raises OSError."""
+    folder = os.open(TMP, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for part in path.relative_to(TMP).parts:
+            inner = os.open(part, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+            os.close(folder)
+            folder = inner
+            info = os.fstat(folder)
+            if info.st_uid != os.geteuid():
+                return "it belongs to another user"
+            if stat.S_ISLNK(info.st_mode):
+                return "it leads through a link"
+            if stat.S_ISDIR(info.st_mode) and info.st_mode & WRITABLE_BY_OTHERS:
+                return "other users can change what lies there"
+        if not (stat.S_ISREG(info.st_mode) or stat.S_ISDIR(info.st_mode)):
+            return "it is neither a file nor a folder"
+        if stat.S_ISREG(info.st_mode) and info.st_nlink > 1:
+            return "it is a hard link, and may be another file"
+        return ""
+    finally:
+        os.close(folder)
+
+
+def _leads_through_link(root: Path, inner: Path) -> bool:
+    """Return whether something that commands put below `root` makes part of `inner` a symlink."""
+    return any((root / part).is_symlink() for part in (inner, *inner.parents))

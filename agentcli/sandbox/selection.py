@@ -1,4 +1,5 @@
-"""The sandbox around a session's commands: how its layer is chosen and how a command starts."""
+"""The sandbox around a session's commands: how its layer is chosen, what that can't do, and how a
+command starts."""
 
 from __future__ import annotations
 
@@ -17,13 +18,54 @@ from typing import TYPE_CHECKING
 
 from agentcli.errors import ConfigError
 from agentcli.sandbox.environment import session_caches
-from agentcli.sandbox.layer_notes import notes_on
 from agentcli.system.programs import find_program
 from agentcli.workspace.access_scope import AccessScope
 from agentcli.workspace.private import dump_json
 
 if TYPE_CHECKING:
     from agentcli.sandbox.renames import Renames
+
+
+_WITHOUT_NAMESPACES = (
+    "no namespaces can be had here, so there is no /tmp of its own, only $TMPDIR",
+    "no network at all, not even 127.0.0.1, unless it is allowed",
+    "modes, owners and times of your files elsewhere can be changed",
+    "files in /dev/shm can be read",
+    "no shared memory, semaphores or queues of System V, and no queues of POSIX",
+    "programs can't open terminals of their own, as script and expect do",
+)
+"""Notes on Landlock by itself."""
+_NOTES = {
+    "bubblewrap": (
+        "sockets that are created while the session runs can be reached, and so can named pipes "
+        "outside the usual places of your home folder",
+        "a repository that commands create is made harmless only at the end of the turn",
+        "a secret file that is created while the session runs is not hidden",
+    ),
+    "landlock": (
+        "changes to .git/hooks and .git/config in the workspace are undone, not prevented",
+        "named pipes of other programs can be read",
+        "file names, and command lines of other processes, can be listed",
+    ),
+    "seatbelt": ("a helper program of the system may do what the profile forbids",),
+    "none": ("commands run with your rights",),
+}
+
+
+def notes_on(layer: str, *, namespaces: bool = False) -> tuple[str, ...]:
+    """Return what a layer on this machine can't do, one line each. `namespaces`: Landlock comes
+    with some."""
+    if layer != "landlock":
+        return _NOTES[layer]
+    from agentcli.sandbox.landlock import SCOPES_VERSION, SOCKETS_VERSION, landlock_version
+
+    notes = [*_NOTES[layer], *(() if namespaces else _WITHOUT_NAMESPACES)]
+    if landlock_version() < SOCKETS_VERSION:
+        notes.append("before Linux 7.1, sockets of daemons that are files (docker) can be reached")
+    if landlock_version() < SCOPES_VERSION:
+        notes.append("before Linux 6.12, your other processes can be signalled, even the agent")
+    return tuple(notes)
+
 
 BUBBLEWRAP = "bubblewrap"
 NO_LAYER = "none"
@@ -151,7 +193,7 @@ class Sandbox:
         """Return how to start a command. `folders` are writable too, for its input and its reports.
         Raises OSError for what the layer can't prepare."""
         # Imported with the first command, which makes listing sessions start 13 ms sooner.
-        from agentcli.sandbox.resource_limits import limits_installer
+        from agentcli.sandbox.seccomp import limits_installer
 
         limit = limits_installer(new_privileges=self.new_privileges)
         if not self.contains:
@@ -188,8 +230,11 @@ class Sandbox:
     def _restrictions(
         self, families: Collection[int], cwd: str, folders: Sequence[Path]
     ) -> Iterator[Callable[[], None]]:
-        from agentcli.sandbox.landlock import landlock_installer, writable_places
-        from agentcli.sandbox.namespaces import namespaces_installer
+        from agentcli.sandbox.landlock import (
+            landlock_installer,
+            namespaces_installer,
+            writable_places,
+        )
 
         scope, network = self.scope, self.network
         if self.namespaces:

@@ -23,7 +23,7 @@ from agentcli.shell.output import Capture, LiveOutput, replace_surrogates
 from agentcli.shell.terminal import Terminal
 from agentcli.system import processes
 from agentcli.system.processes import ENVIRONMENT_MARK, TerminalWait
-from agentcli.system.workspace_python import interpreter_of
+from agentcli.system.programs import interpreter_of
 from agentcli.workspace.images import ImageFault, data_url
 from agentcli.workspace.private import read_private, write_private
 

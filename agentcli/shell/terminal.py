@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING, Any
 from agentcli.sandbox.selection import SpawnOptions
 from agentcli.shell.output import replace_surrogates
 from agentcli.system import processes
+from agentcli.system.forks import PATIENCE_S as REAPER_PATIENCE_S
+from agentcli.system.forks import reaper_installer
 from agentcli.system.processes import ProcessHandle, ProcessStat
-from agentcli.system.reaper import PATIENCE_S as REAPER_PATIENCE_S
-from agentcli.system.reaper import reaper_installer
 from agentcli.workspace.private import remove_tree
 
 if TYPE_CHECKING:

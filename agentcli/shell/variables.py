@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import TypeVar
 
-from agentcli.security.secret_variables import is_secret
+from agentcli.security.redact import is_secret
 from agentcli.system.processes import ENVIRONMENT_MARK
 from agentcli.workspace.names import OUTPUTS_VARIABLE
 

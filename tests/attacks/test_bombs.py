@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from agentcli.sandbox.resource_limits import FILE_BYTES, PROCESSES
+from agentcli.sandbox.seccomp import FILE_BYTES, PROCESSES
 from tests.attacks.raids import Arena, Run, one_by_one
 from tests.sandbox.sandboxes import LAYERS
 from tests.server import Call, Reply

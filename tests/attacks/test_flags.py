@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 import agentcli
-from agentcli.git.cloning import clone
-from agentcli.git.mirrors import mirror
+from agentcli.git.mirrors import clone, mirror
 from agentcli.workspace.ripgrep import Ripgrep
 
 PACKAGE = Path(agentcli.__file__).parent
@@ -35,8 +34,8 @@ STARTS = {
     "cli/terminal.py": _STDIN,
     "workspace/matching.py": _STDIN,
     "workspace/ripgrep.py": "see below",
-    "git/cloning.py": "see below",
-    "git/running.py": "remotes follow --, everything else is ours",
+    "git/mirrors.py": "see below",
+    "git/safe.py": "remotes follow --, everything else is ours",
     "hooks/runner.py": _USERS,
     "llm/registry.py": _USERS,
     "mcp/transports.py": _USERS,

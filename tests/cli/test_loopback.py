@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from agentcli.system.relay import Relay
+from agentcli.sandbox.loopback import Relay
 from tests.cli.test_workspace_warnings import bash, needs_bubblewrap, outputs
 from tests.conftest import LIMIT_S
 from tests.sandbox.sandboxes import LAYERS, without_call
@@ -250,7 +250,7 @@ def test_connections_that_get_no_thread_are_closed_and_later_ones_relayed(
                 raise RuntimeError("can't start new thread")
             super().start()
 
-    monkeypatch.setattr("agentcli.system.relay.Thread", Rare)
+    monkeypatch.setattr("agentcli.sandbox.loopback.Thread", Rare)
     with socket.create_connection(listener.getsockname(), LIMIT_S) as connection:
         assert connection.recv(1) == b""
     with socket.create_connection(listener.getsockname(), LIMIT_S) as connection:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from agentcli.sandbox.named_paths import paths_named
+from agentcli.sandbox.scope_finder import paths_named
 from tests.cli.test_workspace_warnings import bash, needs_bubblewrap, outputs
 from tests.server import Call, Reply
 

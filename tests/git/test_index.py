@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from agentcli.git.index import Index, index_data, read_index
-from agentcli.git.path_rules import is_refused, refused
+from agentcli.git.index import Index, index_data, is_refused, read_index, refused
 from tests.sandbox.sandboxes import git
 
 

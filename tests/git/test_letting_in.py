@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentcli.git import letting_in
-from agentcli.git.config_files import parse
-from agentcli.git.letting_in import let_in, refused_settings
+from agentcli.git import config
+from agentcli.git.config import let_in, parse, refused_settings
 from tests.git.test_settings import TEXTS, as_git_reads
 
 MINE = b"""[core]
@@ -136,7 +135,7 @@ def test_nothing_but_a_lock_file_is_taken(tmp_path, folder):
 
 
 def test_whoever_reads_the_old_text_is_not_disturbed(tmp_path, folder, monkeypatch):
-    monkeypatch.setattr(letting_in, "_PATIENCE_S", 0)
+    monkeypatch.setattr(config, "_PATIENCE_S", 0)
     lock = tmp_path / "config.lock"
     lock.write_bytes(MINE + TRACKS)
     with (tmp_path / "config").open("rb") as reader:

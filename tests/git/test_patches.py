@@ -9,8 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from agentcli.git.cloning import CloneFailed, without_login
-from agentcli.git.mirrors import WatchedTree, check_out, commits_of, mirror
+from agentcli.git.mirrors import (
+    CloneFailed,
+    WatchedTree,
+    check_out,
+    commits_of,
+    mirror,
+    without_login,
+)
 from tests.conftest import git
 
 GIT = shutil.which("git") or ""

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from agentcli.git.disarm import Disarmer, Inventory
-from agentcli.git.quarantine import Quarantine
-from agentcli.git.removals import Removals
+from agentcli.git.baseline import Baseline
+from agentcli.git.disarm import Disarmer
+from agentcli.git.git_config_risks import changes_since_start, snapshot_repository_config
+from agentcli.git.quarantine import Quarantine, Removals
 from agentcli.git.repositories import find_repository, nested_repositories
-from agentcli.git.repository_changes import changes_since_start, snapshot_repository_config
-from agentcli.git.seal import Seal
+from agentcli.git.watch_record import Inventory
 from tests.conftest import git
 
 ENDS = [" ", "\t", " \n", "\0x", "\x0b"]
@@ -81,10 +81,10 @@ def test_a_worktree_belongs_to_no_other_repository(root, end):
     git(root, "init", "-q")
     folder = root / ".git/worktrees/side"
     private(folder, "../..\n")
-    seal = Seal(folder)
-    seal.take()
+    baseline = Baseline(folder)
+    baseline.take()
     (folder / "commondir").write_text(end)
-    [finding] = seal.check(Quarantine(root.with_name("kept")))
+    [finding] = baseline.check(Quarantine(root.with_name("kept")))
     assert finding.path == folder / "commondir"
     assert (folder / "commondir").read_text() == "../..\n"
 

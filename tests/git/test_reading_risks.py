@@ -9,9 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from agentcli.git.reading_risks import RepositoryJudge
-from agentcli.git.repository_changes import changes_since_start, snapshot_repository_config
-from agentcli.git.setting_names import is_among
+from agentcli.git.config import is_among
+from agentcli.git.git_config_risks import (
+    RepositoryJudge,
+    changes_since_start,
+    snapshot_repository_config,
+)
 from tests.conftest import git
 
 READS = (

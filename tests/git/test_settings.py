@@ -8,7 +8,7 @@ import time
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from agentcli.git.config_files import (
+from agentcli.git.config import (
     Setting,
     adds_only_harmless,
     is_harmless,

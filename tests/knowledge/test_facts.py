@@ -12,7 +12,7 @@ from agentcli.knowledge.instructions import find_instructions
 from agentcli.knowledge.outline import LONG_CHARS, condensed_instructions
 from agentcli.knowledge.project_tools import project_tools
 from agentcli.knowledge.workspace_facts import WorkspaceFacts
-from agentcli.system.workspace_python import interpreter_of
+from agentcli.system.programs import interpreter_of
 
 
 @pytest.fixture

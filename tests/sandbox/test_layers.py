@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from agentcli.errors import ConfigError
+from agentcli.sandbox import bubblewrap, landlock
 from agentcli.sandbox import bubblewrap as sandbox_bubblewrap
-from agentcli.sandbox import landlock, listeners
 from agentcli.sandbox.probes import expected, probe, surprises
 from agentcli.sandbox.selection import Sandbox, choose_sandbox
 from agentcli.shell.python import PythonInterpreter
@@ -464,7 +464,7 @@ def test_a_command_apart_that_waits_is_stopped_and_the_shell_lives(place):
 @has_bubblewrap
 def test_a_place_that_goes_while_it_is_to_be_covered_costs_one_more_try(place, monkeypatch):
     here = place("bubblewrap")
-    real, gone = listeners.listening_places, Path("/nowhere/at/all")
+    real, gone = bubblewrap.listening_places, Path("/nowhere/at/all")
     told = [[gone], [], [gone], [], [gone], []]
     monkeypatch.setattr(
         sandbox_bubblewrap, "listening_places", lambda *given: [*told.pop(0), *real(*given)]

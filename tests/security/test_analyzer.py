@@ -10,8 +10,7 @@ import pytest
 from agentcli.errors import LLMError, LLMErrorKind, TurnInterrupted
 from agentcli.events.actions import CmdRunAction, FileReadAction
 from agentcli.events.base import Risk
-from agentcli.security.risk.analyzer import Analyzer, model_rating
-from agentcli.security.risk.judge import Judge
+from agentcli.security.risk_judge import Analyzer, Judge, model_rating
 from tests.tables import each_row
 
 LS = CmdRunAction(command="ls")

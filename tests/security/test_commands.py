@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentcli.security.commands.effects import effects
-from agentcli.security.commands.read_only import is_read_only
+from agentcli.security.commands.known_commands import is_read_only
 from agentcli.security.commands.script import SimpleCommand
 from agentcli.security.commands.shell_parse import parse_script
 from agentcli.security.commands.shell_paths import Expander

@@ -15,7 +15,7 @@ from agentcli.events.actions import (
     ToolCallAction,
 )
 from agentcli.events.base import Risk
-from agentcli.security.risk.rating import rate_by_rules
+from agentcli.security.risk_rating import rate_by_rules
 from agentcli.workspace.access_scope import AccessScope
 from tests.tables import each_row
 

@@ -18,7 +18,7 @@ from agentcli.events.actions import (
     SearchAction,
     ToolCallAction,
 )
-from agentcli.security.commands.dangerous_options import dangers
+from agentcli.security.commands.known_commands import dangers
 from agentcli.security.commands.shell_parse import parse_script
 from agentcli.security.policy.command_rules import (
     CommandContext,
@@ -27,13 +27,13 @@ from agentcli.security.policy.command_rules import (
     judge_allowed,
 )
 from agentcli.security.policy.rules import (
+    SavedRules,
     check_rule,
     matches,
     parse_grants,
     parse_rule,
     split_grants,
 )
-from agentcli.security.policy.saved_rules import SavedRules
 from agentcli.tools.collection import rule_patterns
 from tests.security.corpus import ALLOWED, NEVER_ALLOWED, RULES
 from tests.security.escapes import KNOWN, UNKNOWN

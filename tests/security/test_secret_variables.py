@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentcli.security.secret_variables import is_secret, masked_values
+from agentcli.security.redact import is_secret, masked_values
 from tests.tables import each_row
 
 SECRET = {

@@ -13,7 +13,7 @@ import pytest
 from agentcli.shell import python_driver
 from agentcli.shell.python import PythonInterpreter
 from agentcli.system import processes
-from agentcli.system.workspace_python import interpreter_of
+from agentcli.system.programs import interpreter_of
 from tests.shell.shells import around, make_python, needs_proc, until
 from tests.workspace.test_images import png
 

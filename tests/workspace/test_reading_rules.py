@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agentcli.security.policy.reading import reading_rules
+from agentcli.security.policy.rule import reading_rules
 from agentcli.security.policy.rules import parse_rule
 from agentcli.workspace.access_scope import AccessScope
 from agentcli.workspace.reading_rules import ReadingRules

@@ -21,15 +21,13 @@ from agentcli.app.policy.parts import PolicyParts
 from agentcli.app.policy.rules import settings_rules
 from agentcli.events import Action, Risk, ToolCallMetadata
 from agentcli.events.actions import BrowseInteractiveAction, BrowseURLAction
-from agentcli.git.reading_risks import RepositoryJudge
+from agentcli.git.git_config_risks import RepositoryJudge
 from agentcli.security.policy.hard_blocks import HardBlocks
 from agentcli.security.policy.policy import Policy
 from agentcli.security.policy.rule import Decision
-from agentcli.security.policy.rules import parse_grants
-from agentcli.security.policy.saved_rules import SavedRules
-from agentcli.security.risk.analyzer import Analyzer, model_rating
-from agentcli.security.risk.judge import Judge
-from agentcli.security.risk.rating import rate_by_rules
+from agentcli.security.policy.rules import SavedRules, parse_grants
+from agentcli.security.risk_judge import Analyzer, Judge, model_rating
+from agentcli.security.risk_rating import rate_by_rules
 from agentcli.tools.collection import rule_patterns
 from agentcli.web.addresses import refused_at_once
 

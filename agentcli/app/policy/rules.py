@@ -8,8 +8,7 @@ from pathlib import Path
 from agentcli.app.configuration.places import rules_file
 from agentcli.errors import UsageError
 from agentcli.security.policy.rule import Decision, Rule
-from agentcli.security.policy.rules import check_rule, parse_rule
-from agentcli.security.policy.saved_rules import SavedRules
+from agentcli.security.policy.rules import SavedRules, check_rule, parse_rule
 from agentcli.settings import Settings
 from agentcli.tools.base import Effect
 from agentcli.tools.collection import TOOLS, rule_patterns

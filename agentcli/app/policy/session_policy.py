@@ -16,9 +16,9 @@ from agentcli.app.configuration.places import rules_file
 from agentcli.app.policy.parts import PolicyParts
 from agentcli.events import Action
 from agentcli.events.observations import DecisionObservation
-from agentcli.git.repository_changes import snapshot_repository_config
-from agentcli.security.policy.reading import reading_rules as of_rules
+from agentcli.git.git_config_risks import snapshot_repository_config
 from agentcli.security.policy.rule import Rule
+from agentcli.security.policy.rule import reading_rules as of_rules
 from agentcli.settings import Settings
 from agentcli.system.homes import user_home
 from agentcli.workspace.access_scope import AccessScope, Coverage

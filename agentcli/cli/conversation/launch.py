@@ -106,7 +106,6 @@ def _fault_text(fault: Exception) -> str:
 
 
 def _redact(text: str) -> str:
-    from agentcli.security.redact import Redactor
-    from agentcli.security.secret_variables import masked_values
+    from agentcli.security.redact import Redactor, masked_values
 
     return Redactor(masked_values(user_environ())).text(text)

@@ -9,8 +9,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from agentcli.security.commands.script import SimpleCommand, Words
+from agentcli.security.commands.script import Redirect, Script, SimpleCommand, Words
 from agentcli.security.commands.shell_paths import Expander, Target
+from agentcli.security.commands.shell_words import without_quoted
+from agentcli.security.commands.wrappers import INTERPRETERS, SHELLS
 
 Verb = Literal[
     "delete", "delete some of", "move", "write", "append to", "change the permissions of"
@@ -267,3 +269,28 @@ def _found(words: Words, here: Expander) -> Iterator[tuple[Target, bool]]:
     for root in roots or ["."]:
         for target in here.targets(root, ()):
             yield target, selects
+
+
+_RUNS_TEXT = {*SHELLS, "eval", "source", ".", "trap", "watch", "xargs", "find", "parallel"}
+
+
+def inputs_of(command: SimpleCommand) -> Iterator[Redirect]:
+    """Yield what is given to a command as its input, directly or through a pipe."""
+    source: SimpleCommand | None = command
+    while source is not None:
+        yield from source.redirects
+        source = source.piped_from
+
+
+def run_text(text: str, script: Script, *, other_languages: bool) -> str:
+    """Return `text` without the data in it. `other_languages`: count code of interpreters too."""
+    for command in script.commands:
+        names = {*command.wrappers, system_command_name(command.words)}
+        if command.words[:1] == (None,) or names & _RUNS_TEXT:
+            return text
+        if other_languages and any(map(INTERPRETERS.fullmatch, names)):
+            return text
+    for command in script.commands:
+        for redirect in command.redirects:
+            text = text.replace(redirect.text, "") if redirect.text else text
+    return without_quoted(text)

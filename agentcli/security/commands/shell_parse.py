@@ -7,18 +7,19 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from agentcli.security.commands.folders import (
+from agentcli.security.commands.grammar import TimeLimit, Unreadable, agree, leaf_spans, read
+from agentcli.security.commands.script import (
     MOVING,
     UNKNOWN_PLACE,
     Place,
+    Redirect,
+    Script,
+    SimpleCommand,
+    Words,
     either,
     moved,
 )
-from agentcli.security.commands.grammar import Unreadable, read
-from agentcli.security.commands.script import Redirect, Script, SimpleCommand, Words
-from agentcli.security.commands.shell_check import agree, leaf_spans
 from agentcli.security.commands.shell_words import Word, decode, strange_characters, tokens
-from agentcli.security.commands.time_limit import TimeLimit
 from agentcli.security.commands.wrappers import command_name, unwrap
 
 if TYPE_CHECKING:

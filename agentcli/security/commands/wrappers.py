@@ -1,14 +1,73 @@
-"""Commands that run other commands: what they run, as far as their words tell."""
+"""Commands that run other commands: what they run, as far as their words tell. Their options are
+listed in wrapper_options.toml."""
 
 from __future__ import annotations
 
+import functools
 import os.path
 import re
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from agentcli.security.commands.script import Words
-from agentcli.security.commands.wrapper_options import after_options, wrapper_options
+
+
+@dataclass(frozen=True)
+class Options:
+    """A row of the table, which explains the fields."""
+
+    short: str = ""
+    long: str = ""
+    operands: int = 0
+    numeric: bool = False
+
+    def words_taken(self, word: str) -> int | None:
+        """Return how many words the option `word` takes, including itself; None if unknown."""
+        if word.startswith("--"):
+            name, equals, _ = word[2:].partition("=")
+            names = self.long.split()
+            if f"{name}=" in names:
+                return 1 if equals else 2
+            return 1 if name in names and (not equals or name == "preserve-env") else None
+        if self.numeric and word[1:].isdigit():
+            return 1
+        for at, letter in enumerate(word[1:], 1):
+            if f"{letter}:" in self.short:
+                return 2 if at == len(word) - 1 else 1
+            if letter == ":" or letter not in self.short:
+                return None
+        return 1
+
+
+@functools.cache
+def wrapper_options() -> Mapping[str, Options]:
+    """Return the rows by the wrapper's name. The first script to be judged loads them, in
+    1.5 ms."""
+    rows = tomllib.loads(Path(__file__).with_name("wrapper_options.toml").read_text("utf-8"))
+    return {name: Options(**row) for name, row in rows.items()}
+
+
+def after_options(words: Words, options: Options) -> int | None:
+    """Return where a wrapper's command begins; None if not all its options are known."""
+    at = 1
+    while at < len(words):
+        word = words[at]
+        if word is None:
+            return None
+        if word == "--":
+            at += 1
+            break
+        if not word.startswith("-") or word == "-":
+            break
+        taken = options.words_taken(word)
+        if taken is None or (taken == 2 and words[at + 1 : at + 2] in ((), (None,))):
+            return None
+        at += taken
+    operands = words[at : at + options.operands]
+    return None if None in operands or len(operands) < options.operands else at + options.operands
+
 
 _SYSTEM_FOLDERS = frozenset(
     ("/bin", "/usr/bin", "/usr/local/bin", "/sbin", "/usr/sbin", "/opt/homebrew/bin")

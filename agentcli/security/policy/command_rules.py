@@ -11,10 +11,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agentcli.errors import ConfigError
-from agentcli.security.commands.dangerous_options import danger_beyond, next_words
-from agentcli.security.commands.known_commands import known_command
-from agentcli.security.commands.read_only import (
+from agentcli.security.commands.known_commands import (
     changes_meaning,
+    danger_beyond,
+    known_command,
+    next_words,
     only_reads,
     reads_unless_told,
     runs_git,

@@ -12,8 +12,7 @@ from urllib.parse import urlsplit
 from agentcli.errors import ConfigError
 from agentcli.events import Action
 from agentcli.events.actions import CmdRunAction, IPythonRunCellAction, path_of, tool_name
-from agentcli.security.commands.known_commands import known_command
-from agentcli.security.commands.read_only import runs_git
+from agentcli.security.commands.known_commands import known_command, runs_git
 from agentcli.security.commands.script import SimpleCommand, Words
 from agentcli.security.commands.shell_parse import parse_script
 from agentcli.security.commands.wrappers import is_harmless_wrapper
@@ -23,7 +22,7 @@ from agentcli.security.policy.command_rules import (
     judge_allowed,
     only_reads_alone,
 )
-from agentcli.security.policy.file_patterns import escaped
+from agentcli.security.policy.rule import escaped
 from agentcli.security.policy.rules import parse_grants, parse_rule, split_grants
 
 _LONGEST = 300

@@ -20,14 +20,19 @@ from agentcli.events.actions import (
     ToolCallAction,
     path_of,
 )
-from agentcli.security.commands.effects import Effect, effects, system_command_name
+from agentcli.security.commands.effects import (
+    Effect,
+    effects,
+    inputs_of,
+    run_text,
+    system_command_name,
+)
+from agentcli.security.commands.grammar import TimeLimit
+from agentcli.security.commands.known_commands import only_reads
 from agentcli.security.commands.python_code import read_python
-from agentcli.security.commands.read_only import only_reads
-from agentcli.security.commands.run_text import inputs_of, run_text
 from agentcli.security.commands.script import Script, SimpleCommand, Words, quoted
 from agentcli.security.commands.shell_parse import parse_script
 from agentcli.security.commands.shell_paths import Expander, Target
-from agentcli.security.commands.time_limit import TimeLimit
 from agentcli.security.commands.wrappers import SHELLS
 from agentcli.workspace.access_scope import AccessScope
 

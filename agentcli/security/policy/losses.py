@@ -30,7 +30,7 @@ from agentcli.security.commands.python_code import read_python
 from agentcli.security.commands.script import SimpleCommand, quoted
 from agentcli.security.commands.shell_parse import parse_script
 from agentcli.security.commands.shell_paths import Expander, Target
-from agentcli.security.risk import categories as table
+from agentcli.security.risk_rating import risk_names, risk_pattern
 from agentcli.workspace.access_scope import AccessScope, Coverage
 from agentcli.workspace.rooted_folder import walk
 
@@ -89,7 +89,7 @@ class _Reader:
             for effect in all_effects:
                 if effect.verb != "move" or leaves:
                     self.of_effect(effect, command.written, filters(command))
-            if name in table.names("file-databases") and table.pattern("sql-loss").search(
+            if name in risk_names("file-databases") and risk_pattern("sql-loss").search(
                 command.written
             ):
                 for here, word in product(around, operands(command.words)):
@@ -182,7 +182,7 @@ class _Reader:
         if not place.is_relative_to(self._coverage.root):
             return False
         return any(
-            map(table.pattern("generated").fullmatch, place.relative_to(self._coverage.root).parts)
+            map(risk_pattern("generated").fullmatch, place.relative_to(self._coverage.root).parts)
         )
 
     def _is_inside(self, target: Target) -> bool:

@@ -22,7 +22,7 @@ from agentcli.events.actions import (
 )
 from agentcli.events.base import Risk
 from agentcli.events.observations import DecisionObservation
-from agentcli.security.commands.read_only import is_read_only, opens_only_named, runs_git
+from agentcli.security.commands.known_commands import is_read_only, opens_only_named, runs_git
 from agentcli.security.commands.script import Script, SimpleCommand, quoted
 from agentcli.security.commands.shell_parse import parse_script
 from agentcli.security.policy.command_rules import (
@@ -34,9 +34,8 @@ from agentcli.security.policy.command_rules import (
 )
 from agentcli.security.policy.grants import grant_choices, grant_for, grant_objection
 from agentcli.security.policy.hidden_files import may_run_elsewhere, names_hidden, shows_secret
-from agentcli.security.policy.host_ports import is_loopback
 from agentcli.security.policy.losses import Losses, losses
-from agentcli.security.policy.rule import Decision, Rule
+from agentcli.security.policy.rule import Decision, Rule, is_loopback
 from agentcli.security.policy.rules import (
     UNSANDBOXED,
     matches,

@@ -1,9 +1,20 @@
-"""One rule of the policy."""
+"""One rule of the policy: what it covers of files (globs like those of .gitignore, matched with a
+path's real location), of reading, and of the machine's loopback (network(127.0.0.1:5432))."""
 
 from __future__ import annotations
 
+import functools
+import os
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import Literal
+from urllib.parse import urlsplit
+
+from agentcli.workspace.access_scope import AccessScope
+from agentcli.workspace.reading_rules import ReadingRule, ReadingRules
 
 Decision = Literal["allow", "ask", "deny"]
 Pattern = Literal["", "command", "path", "url"]
@@ -24,3 +35,122 @@ class Rule:
 
     def __str__(self) -> str:
         return f"{self.tool}({self.pattern})" if self.pattern else self.tool
+
+
+def pattern_matches(pattern: str, path: Path | str, workspace: Path, home: Path) -> bool:
+    """Return whether `pattern` matches the absolute `path` or a folder around it. A pattern without
+    a slash matches at any depth below `workspace`; ~ is `home`."""
+    return _compiled(pattern, workspace, home).fullmatch(str(path)) is not None
+
+
+@functools.lru_cache(maxsize=256)
+def _compiled(pattern: str, workspace: Path, home: Path) -> re.Pattern[str]:
+    """Compile a pattern. The part before its first glob is resolved, like the paths it is compared
+    with."""
+    if pattern == "~" or pattern.startswith("~/"):
+        pattern = f"{home}/{pattern[2:]}"
+    elif not pattern.startswith("/"):
+        pattern = pattern.removeprefix("./")
+        depth = "" if "/" in pattern.rstrip("/") else "**/"
+        pattern = f"{escaped(str(workspace))}/{depth}{pattern}"
+    components = pattern.rstrip("/").removesuffix("/**").split("/")
+    plain = 0
+    while plain < len(components) and not re.search(r"[*?[]", components[plain]):
+        plain += 1
+    fixed = os.path.realpath("/".join(components[:plain]) or "/")
+    globs = "/".join(components[plain:])
+    start = re.escape(fixed).rstrip("/")
+    return re.compile(start + (f"/{_translated(globs)}" if globs else "") + r"(?:/.*)?", re.DOTALL)
+
+
+def escaped(path: str) -> str:
+    """Return a pattern that matches only this path."""
+    return re.sub(r"([*?[])", r"[\1]", path)
+
+
+_PARTS = re.compile(r"\*\*/|\*\*|\*|\?|\[!?\]?[^\]]{0,100}\]|.", re.DOTALL)
+_MEANINGS = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+
+
+def _translated(glob: str) -> str:
+    out = []
+    for part in _PARTS.findall(glob):
+        if part in _MEANINGS:
+            out.append(_MEANINGS[part])
+        elif len(part) > 2 and part.startswith("["):
+            inside = part[1:-1].replace("\\", "\\\\").replace("[", "\\[")
+            out.append(f"[^/{inside[1:]}]" if inside.startswith("!") else f"[{inside}]")
+        else:
+            out.append(re.escape(part))
+    return "".join(out)
+
+
+NETWORK = "network"
+_HOST_PORT = re.compile(r"(?:127\.0\.0\.1|localhost):(\d{1,5})", re.ASCII)
+_RULE = re.compile(rf"\s*{NETWORK}\((.*)\)\s*", re.ASCII)
+_LARGEST = 65_535
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+def is_loopback(url: str) -> bool:
+    """Return whether an address leads to the machine on which it is opened."""
+    try:
+        host = (urlsplit(url).hostname or "").rstrip(".").lower()
+    except ValueError:
+        return False
+    return host in _LOOPBACK or host.endswith(".localhost")
+
+
+def port_of(pattern: str) -> int | None:
+    """Return the port that such a rule names in its brackets; None if it is not a loopback port."""
+    found = _HOST_PORT.fullmatch(pattern.strip())
+    port = int(found[1]) if found else 0
+    return port if 0 < port <= _LARGEST else None
+
+
+def host_ports(allowed: Iterable[str], denied: Iterable[str]) -> tuple[int, ...]:
+    """Return the ports that a rule allows and none denies."""
+    wanted, unwanted = set(_ports(allowed)), set(_ports(denied))
+    return () if NETWORK in map(str.strip, denied) else tuple(sorted(wanted - unwanted))
+
+
+def is_about(pattern: str, url: str) -> bool:
+    """Return whether `url` is a service of this machine, and the one named by such a rule if that
+    names one."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port or {"http": 80, "https": 443}.get(parts.scheme, 0)
+    except ValueError:
+        return False
+    here = port_of(f"{(parts.hostname or '').rstrip('.')}:{port}")
+    return here is not None and (not pattern or port_of(pattern) == here)
+
+
+def _ports(rules: Iterable[str]) -> Iterable[int]:
+    for rule in rules:
+        if (found := _RULE.fullmatch(rule)) and (port := port_of(found[1])) is not None:
+            yield port
+
+
+READING = "read"
+"""Rules for this tool cover whatever reads files."""
+
+
+def reading_rules(
+    rules: Iterable[Rule], workspace: Path, home: Path, *, asks: bool, scope: AccessScope | None
+) -> ReadingRules:
+    """Return what `rules` say about reading. Those without a pattern are about calls alone."""
+    return ReadingRules(
+        [
+            ReadingRule(
+                rule.decision,
+                "" if rule.tool == READING else rule.tool,
+                partial(pattern_matches, rule.pattern, workspace=workspace, home=home),
+                f"the rule {rule} of {rule.origin}",
+            )
+            for rule in rules
+            if rule.pattern
+        ],
+        asks,
+        scope,
+    )

@@ -1,13 +1,19 @@
-"""Rates the risk of an action by rules; asks no model and runs nothing."""
+"""Rates the risk of an action by rules; asks no model and runs nothing.
+
+What makes an action risky is in risk_categories.toml. Its patterns are compiled on first use,
+because compiling all of them takes longer than judging most actions."""
 
 from __future__ import annotations
 
+import functools
 import re
+import tomllib
 import unicodedata
 from collections.abc import Iterator
 from functools import lru_cache
 from itertools import pairwise, product
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from agentcli.events import Action
 from agentcli.events.actions import (
@@ -25,17 +31,61 @@ from agentcli.events.actions import (
     TaskTrackingAction,
 )
 from agentcli.events.base import Risk
-from agentcli.security.commands.effects import Effect, deletes_unknown, effects
+from agentcli.security.commands.effects import Effect, deletes_unknown, effects, inputs_of, run_text
+from agentcli.security.commands.grammar import TimeLimit
+from agentcli.security.commands.known_commands import is_read_only, only_reads
 from agentcli.security.commands.python_code import PythonCode, read_python
-from agentcli.security.commands.read_only import is_read_only, only_reads
-from agentcli.security.commands.run_text import inputs_of, run_text
 from agentcli.security.commands.script import Script, SimpleCommand, Words, quoted
 from agentcli.security.commands.shell_parse import parse_script
 from agentcli.security.commands.shell_paths import Expander, Target
-from agentcli.security.commands.time_limit import TimeLimit
 from agentcli.security.commands.wrappers import INTERPRETERS, SHELLS, command_name
-from agentcli.security.risk import categories as table
 from agentcli.workspace.access_scope import AccessScope
+
+
+class Category(NamedTuple):
+    """`reason` completes the sentence "it …"."""
+
+    reason: str
+    pattern: re.Pattern[str]
+
+
+@functools.cache
+def risky_commands() -> tuple[Category, ...]:
+    """Return the categories that match at the start of a command."""
+    return tuple(
+        Category(row["reason"], _compiled([f"(?:{text})(?= |$)" for text in row["commands"]]))
+        for row in _table()["category"]
+    )
+
+
+@functools.cache
+def risky_code() -> tuple[Category, ...]:
+    """Return the categories to search for in code of other languages; the first one is about
+    databases."""
+    return tuple(Category(row["reason"], _compiled(row["pattern"])) for row in _table()["code"])
+
+
+@functools.cache
+def risk_pattern(name: str) -> re.Pattern[str]:
+    return _compiled(_table()["patterns"][name])
+
+
+@functools.cache
+def risk_names(name: str) -> frozenset[str]:
+    return frozenset(_table()["names"][name].split())
+
+
+@functools.cache
+def _table() -> dict[str, Any]:
+    return tomllib.loads(Path(__file__).with_name("risk_categories.toml").read_text("utf-8"))
+
+
+def _compiled(text: str | list[str]) -> re.Pattern[str]:
+    joined = text if isinstance(text, str) else "|".join(text)
+    terms = _table()["terms"]
+    whole = re.sub(r"<([a-z-]+)>", lambda found: str(terms[found[1]]), joined)
+    return re.compile(re.sub(r"\n\s*", "", whole))
+
 
 Rating = tuple[Risk, str]
 
@@ -124,7 +174,7 @@ def _line(words: Words) -> str:
 def _categorised(line: str) -> str:
     if len(line) > _LONGEST_LINE:
         return "it is too long to be judged"
-    for category in table.commands():
+    for category in risky_commands():
         if category.pattern.match(line):
             return f"it {category.reason}"
     return ""
@@ -151,18 +201,18 @@ def _foreign(command: SimpleCommand) -> str:
 
 def _queried(command: SimpleCommand) -> str:
     """Return the risk of a database client whose input tells it to delete something."""
-    is_client = table.pattern("sql-client").fullmatch(command.name or "")
+    is_client = risk_pattern("sql-client").fullmatch(command.name or "")
     if not is_client or ":memory:" in command.words:
         return ""
-    loses = any(table.pattern("sql-loss").search(found.text) for found in inputs_of(command))
+    loses = any(risk_pattern("sql-loss").search(found.text) for found in inputs_of(command))
     return "it deletes data from a database" if loses else ""
 
 
 def _in_code(code: str) -> str:
-    databases = table.code()[0]
-    found = (c for c in table.code() if c.pattern.search(code))
+    databases = risky_code()[0]
+    found = (c for c in risky_code() if c.pattern.search(code))
     for category in found:
-        if category is not databases or not table.pattern("in-memory").search(code):
+        if category is not databases or not risk_pattern("in-memory").search(code):
             return f"it {category.reason}"
     return ""
 
@@ -176,12 +226,10 @@ def _in_python(code: str, found: PythonCode) -> str:
     """Return the risk of Python code. SQL counts only where it is passed to a database driver, not
     in other texts."""
     queries = "\n".join(found.queries)
-    loses = table.pattern("sql-loss").search(queries) and not table.pattern("in-memory").search(
-        code
-    )
-    if loses or (table.pattern("mongo").search(code) and _MONGO_LOSS.search(code)):
+    loses = risk_pattern("sql-loss").search(queries) and not risk_pattern("in-memory").search(code)
+    if loses or (risk_pattern("mongo").search(code) and _MONGO_LOSS.search(code)):
         return "it deletes data from a database"
-    others = (c for c in table.code()[1:] if c.pattern.search(code))
+    others = (c for c in risky_code()[1:] if c.pattern.search(code))
     return next((f"it {category.reason}" for category in others), "")
 
 
@@ -210,7 +258,7 @@ def _harm(effect: Effect, scope: AccessScope) -> str:
     if _below_home("start-files", target, scope):
         return "it changes what runs at every start"
     for place in target.places:
-        if table.pattern("persistence").fullmatch(str(place)):
+        if risk_pattern("persistence").fullmatch(str(place)):
             return "it makes something run later or at every start"
         if _is_git_inside(place, scope):
             return "it changes the internals of git, which may run programs later"
@@ -230,7 +278,7 @@ def _secret(target: Target, scope: AccessScope) -> str:
     if (
         any(not scope.may_read(p) and not scope.is_elsewhere(p) for p in target.places)
         or _below_home("credentials", target, scope)
-        or any(table.pattern("system-credentials").fullmatch(name) for name in names)
+        or any(risk_pattern("system-credentials").fullmatch(name) for name in names)
     ):
         return "it reads or changes credentials"
     return ""
@@ -241,7 +289,7 @@ def _below_home(kind: str, target: Target, scope: AccessScope) -> bool:
         whole = Path(place, *target.pattern)
         if not whole.is_relative_to(scope.home) or _is_ours(whole, scope):
             continue
-        if table.pattern(kind).fullmatch(str(whole.relative_to(scope.home))):
+        if risk_pattern(kind).fullmatch(str(whole.relative_to(scope.home))):
             return True
     return False
 
@@ -264,13 +312,13 @@ def _is_system(place: Path, scope: AccessScope) -> bool:
     name = str(place)
     if name == "/":
         return True
-    if name in table.names("harmless-devices") or _is_ours(place, scope):
+    if name in risk_names("harmless-devices") or _is_ours(place, scope):
         return False
     if place.is_relative_to(scope.home) or place.is_relative_to("/tmp"):
         return False
-    if any(place.is_relative_to(free) for free in table.names("free-places")):
+    if any(place.is_relative_to(free) for free in risk_names("free-places")):
         return False
-    return any(place.is_relative_to(folder) for folder in table.names("system-folders"))
+    return any(place.is_relative_to(folder) for folder in risk_names("system-folders"))
 
 
 def _can_be_made_again(target: Target, scope: AccessScope) -> bool:
@@ -285,7 +333,7 @@ def _can_be_made_again(target: Target, scope: AccessScope) -> bool:
             return False
         parts = whole.relative_to(max(roots, key=lambda root: len(root.parts))).parts
         if not any(
-            table.pattern("generated").fullmatch(part.replace("*", "") or "*") for part in parts
+            risk_pattern("generated").fullmatch(part.replace("*", "") or "*") for part in parts
         ):
             return False
     return True
@@ -309,7 +357,7 @@ def _runs_foreign_text(script: Script) -> str:
             return reason
         if _runs_one_of(command, fetched):
             return "it fetches code and runs it"
-        if name in table.names("fetchers") or any(_is_fetcher(source) for source in sources):
+        if name in risk_names("fetchers") or any(_is_fetcher(source) for source in sources):
             fetched |= _written_by(command)
     return ""
 
@@ -321,13 +369,13 @@ def _sources(command: SimpleCommand) -> Iterator[SimpleCommand]:
 
 
 def _is_fetcher(command: SimpleCommand) -> bool:
-    return command.name in table.names("fetchers")
+    return command.name in risk_names("fetchers")
 
 
 def _origin(commands: list[SimpleCommand] | tuple[SimpleCommand, ...]) -> str:
     if any(_is_fetcher(command) for command in commands):
         return "it fetches code and runs it"
-    if any(table.pattern("decoders").match(_line(command.words)) for command in commands):
+    if any(risk_pattern("decoders").match(_line(command.words)) for command in commands):
         return "it decodes code and runs it"
     return ""
 

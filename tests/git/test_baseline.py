@@ -6,9 +6,9 @@ from itertools import count
 
 import pytest
 
-from agentcli.git import seal as sealing
+from agentcli.git import baseline as sealing
+from agentcli.git.baseline import Baseline
 from agentcli.git.quarantine import Quarantine, record_file
-from agentcli.git.seal import Seal
 from tests.conftest import git
 
 EVIL = "[core]\n\tfsmonitor = evil\n"
@@ -20,8 +20,8 @@ def test_what_is_swapped_while_it_is_judged_or_put_back_does_not_stay(tmp_path, 
     git(tmp_path, "init", "-q")
     config = tmp_path / ".git/config"
     text = config.read_text()
-    seal = Seal(config.parent)
-    seal.take()
+    baseline = Baseline(config.parent)
+    baseline.take()
     readings = count(1)
 
     def read(folder: int, name: str, info):
@@ -32,9 +32,9 @@ def test_what_is_swapped_while_it_is_judged_or_put_back_does_not_stay(tmp_path, 
     monkeypatch.setattr(sealing, "record_file", read)
     quarantine = Quarantine(tmp_path / "kept")
     config.write_text(text + first)
-    findings = seal.check(quarantine)
-    findings += seal.check(quarantine)
-    findings += seal.check(quarantine)
+    findings = baseline.check(quarantine)
+    findings += baseline.check(quarantine)
+    findings += baseline.check(quarantine)
     assert config.read_text() in (text, text + HARMLESS)
     assert {finding.path for finding in findings} == {config}
 
@@ -42,13 +42,13 @@ def test_what_is_swapped_while_it_is_judged_or_put_back_does_not_stay(tmp_path, 
 def test_a_pointer_that_git_writes_anew_is_not_taken_for_another(tmp_path, monkeypatch):
     pointer = tmp_path / ".git"
     pointer.write_text("gitdir: data\n")
-    seal = Seal(tmp_path, names=frozenset([".git"]))
-    seal.take()
+    baseline = Baseline(tmp_path, names=frozenset([".git"]))
+    baseline.take()
     pointer.write_text("")
     monkeypatch.setattr(sealing.time, "sleep", lambda _: pointer.write_text("gitdir: data\n"))
-    assert seal.check(Quarantine(tmp_path / "kept")) == []
+    assert baseline.check(Quarantine(tmp_path / "kept")) == []
     monkeypatch.undo()
     pointer.write_text("")
-    [finding] = seal.check(Quarantine(tmp_path / "kept"))
+    [finding] = baseline.check(Quarantine(tmp_path / "kept"))
     assert finding.done == "put back as it was"
     assert pointer.read_text() == "gitdir: data\n"

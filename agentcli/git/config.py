@@ -1,20 +1,46 @@
-"""Parses git's settings as git does, and tells which of them can't make it run a program.
+"""git's settings: parses them as git does, tells which of them can't make it run a program
+(`setting_names.txt`), which places they refer to, and lets commands change them.
 
 dulwich reads 241 of 1,500 random files differently from git; this reads none differently.
 
 Files of settings are parsed here and never by asking git, because others may change a file while we
 judge it. Names are complete, as `git config --list` prints them: `core.bare`, `remote.origin.url`;
-the part between the first and the last dot keeps its case.
-"""
+the part between the first and the last dot keeps its case."""
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import fcntl
+import os
 import re
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import signal
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
 from typing import Literal, NamedTuple
 
-from agentcli.git.setting_names import is_among
+from agentcli.git.quarantine import content
+from agentcli.system.homes import user_home
+from agentcli.workspace.private import read_private
+
+_LISTS = Path(__file__).with_name("setting_names.txt")
+
+
+def is_among(listed: str, name: str) -> bool:
+    """Return whether the list `listed` contains the setting `name`."""
+    return _pattern(listed).fullmatch(name) is not None
+
+
+@cache
+def _pattern(listed: str) -> re.Pattern[str]:
+    """Return a list's pattern, compiled on first use, because many sessions never need it."""
+    _, _, text = _LISTS.read_text("utf-8").partition(f"\n[{listed}]\n")
+    return re.compile(text.partition("\n[")[0], re.DOTALL | re.VERBOSE)
+
 
 _ESCAPES = {"t": "\t", "b": "\b", "n": "\n", "\\": "\\", '"': '"', "\n": ""}
 _ESCAPE = r'\\[tbn\\"\n]'
@@ -237,3 +263,165 @@ def _words(command: str) -> list[str]:
         return shlex.split(command.lstrip("!"))
     except ValueError:
         return command.lstrip("!").split()
+
+
+_MOST_FILES = 50
+_LARGEST_FILE = 262_144
+
+
+@dataclass
+class NamedPlaces:
+    """`protected` must stay as they are, existing or not; `problems` says what can't be
+    protected."""
+
+    protected: list[Path] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+    def protect(self, place: Path, name: str, writable: Sequence[Path]) -> None:
+        """Add a place that settings call `name`, if it lies in the folders `writable`."""
+        if not any(place.is_relative_to(folder) for folder in writable):
+            return
+        if any(folder.is_relative_to(place) for folder in writable):
+            self.problems.append(
+                f"git's settings name {name}, a folder that commands can write to: what git runs "
+                "or reads there can't be protected"
+            )
+        elif place not in self.protected:
+            self.protected.append(place)
+
+
+def named_places(
+    root: Path, settings: Iterable[Path], environ: Mapping[str, str], writable: Sequence[Path]
+) -> NamedPlaces:
+    """Return the places named in the repository's files of `settings` and those of the user, as
+    git reads them in the folder `root`."""
+    home = user_home(environ)
+    places = NamedPlaces()
+    waiting = [*settings, *_files_of_the_user(home, environ)]
+    seen: set[Path] = set()
+    while waiting and len(seen) < _MOST_FILES:
+        file = waiting.pop(0)
+        data = (read_private(file, _LARGEST_FILE, follow=True) or b"") if file not in seen else b""
+        seen.add(file)
+        for kind, text in named_by_settings(parse(data) or ()) if mentions_places(data) else ():
+            place = _resolved(text, file.resolve().parent if kind == "settings" else root, home)
+            if place is None or (kind == "program" and not place.is_file()):
+                continue
+            places.protect(place, text, writable)
+            if kind == "settings":
+                waiting.append(place)
+    return places
+
+
+def _resolved(text: str, base: Path, home: Path) -> Path | None:
+    if text.startswith("~/"):
+        text = f"{home}{text[1:]}"
+    if text.startswith(("~", "%(", "-")) or "\0" in text:
+        return None
+    try:
+        return Path(os.path.realpath(base / text))
+    except OSError:
+        return None
+
+
+def _files_of_the_user(home: Path, environ: Mapping[str, str]) -> Iterator[Path]:
+    if named_file := environ.get("GIT_CONFIG_GLOBAL"):
+        yield Path(named_file)
+    else:
+        yield home / ".gitconfig"
+        yield Path(environ.get("XDG_CONFIG_HOME") or home / ".config") / "git/config"
+    yield Path(environ.get("GIT_CONFIG_SYSTEM") or "/etc/gitconfig")
+
+
+LOCK = ".lock"
+_FLAGS = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_LINE = re.compile(
+    rb"""\[[A-Za-z0-9.-]+(?:\ "(?:[^"\\\0-\x1f\x7f]|\\["\\])+")?\]
+    |\t[A-Za-z][A-Za-z0-9-]*\ =\ (?:[^\0-\x1f\x7f]*[^\0-\x1f\x7f\\])?""",
+    re.VERBOSE,
+)
+"""As git writes them, with values that end on the same line."""
+_LONGEST_LINE = 1_000
+"""Some versions of git cut longer lines in two when they rename a section (CVE-2023-29007)."""
+_CONTROL = re.compile(r"[\0-\x1f\x7f]")
+_PATIENCE_S = 0.2
+_PAUSE_S = 0.001
+
+
+def let_in(folder: int, name: str, first: bytes) -> tuple[str, ...]:
+    """Give the settings file `name` the text of its lock file and remove that, as git's rename
+    would have done; return the names of settings that forbid it. `first` is the text before any
+    command ran. Raises OSError."""
+    new = content(folder, name + LOCK)
+    if new is None:
+        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
+    file = os.open(name, _FLAGS, dir_fd=folder)
+    try:
+        with _alone(file):
+            old = os.pread(file, os.fstat(file).st_size, 0)
+            refused = refused_settings(first, old, new)
+            if not refused:
+                _overwrite(file, old, new)
+    finally:
+        os.close(file)
+    if not refused:
+        os.unlink(name + LOCK, dir_fd=folder)
+    return refused
+
+
+def refused_settings(first: bytes, old: bytes, new: bytes) -> tuple[str, ...]:
+    """Return the names of settings for which a file may not change from `old` to `new`."""
+    begun, was, wanted = parse(first), parse(old), parse(new)
+    if begun is None or was is None or wanted is None or not new.endswith(b"\n"):
+        return ("what git can't read",)
+    changed = {*was} ^ {*wanted}
+    lines = set(new.split(b"\n")) - set(old.split(b"\n")) - {b""}
+    if adds_only_harmless(begun, wanted) and all(map(_is_as_git_writes, lines)):
+        changed = set(filter(_never_comes_in, changed))
+    elif not changed:
+        return ("what git would not write",)
+    return tuple(sorted({setting.name for setting in changed}))
+
+
+def _is_as_git_writes(line: bytes) -> bool:
+    return len(line) < _LONGEST_LINE and _LINE.fullmatch(line) is not None
+
+
+def _never_comes_in(setting: Setting) -> bool:
+    hidden = _CONTROL.search(f"{setting.name}{setting.value}") is not None
+    return hidden or is_among("layout", setting.name)
+
+
+@contextlib.contextmanager
+def _alone(file: int) -> Iterator[None]:
+    """Have the kernel hold up whoever opens the file. Raises OSError if somebody has it open, or if
+    its file system can't do that."""
+    # What tells us of those who wait must not end us, as the usual signal would.
+    fcntl.fcntl(file, fcntl.F_SETSIG, signal.SIGURG)
+    deadline = time.monotonic() + _PATIENCE_S
+    while True:
+        try:
+            fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+            break
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(_PAUSE_S)
+    try:
+        yield
+    finally:
+        fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+
+
+def _overwrite(file: int, old: bytes, new: bytes) -> None:
+    """Replace the content `old` by `new`. Raises OSError, and then leaves it as it was."""
+    # Between the two calls, a shorter text is followed by empty lines.
+    text = new.ljust(len(old), b"\n")
+    try:
+        if os.pwrite(file, text, 0) != len(text):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    except OSError:
+        os.pwrite(file, old, 0)
+        os.ftruncate(file, len(old))
+        raise
+    os.ftruncate(file, len(new))

@@ -1,1 +1,0 @@
-"""Rates how risky an action is."""
