@@ -17,10 +17,8 @@ from acp.schema import (
 )
 
 from agentcli import interrupts
-from agentcli.acp.approver import EditorApprover
-from agentcli.acp.commands import Commands
-from agentcli.acp.editor import AnyUpdate, CannotAsk, Editor
-from agentcli.acp.prompts import Block, Prompt, read_prompt
+from agentcli.acp.editor import AnyUpdate, CannotAsk, Editor, EditorApprover
+from agentcli.acp.prompts import Block, Commands, Prompt, read_prompt
 from agentcli.acp.terms import (
     EFFORT,
     MODE,

@@ -33,7 +33,7 @@ from agentcli.cli.running.inputs import Opening, UserInput
 from agentcli.cli.running.outcome import OutcomeReporter
 from agentcli.cli.running.stdin import kept_on_failure
 from agentcli.cli.running.work import one_turn, report_failures
-from agentcli.cli.sessions.upkeep import clean_up_interrupted_work
+from agentcli.cli.sessions.selector import clean_up_interrupted_work
 from agentcli.cli.terminal import working
 from agentcli.cli.user_questions import asking_builder
 from agentcli.errors import AgentError, TurnInterrupted, UsageError

@@ -105,7 +105,7 @@ def test_a_project_may_lower_the_budget_only(agent, serve, project, code):
 
 
 def test_cost_by_model_and_part(agent, serve):
-    from agentcli.cli.sessions.costs import costs, table
+    from agentcli.cli.sessions.rows import costs, table
 
     usage = Usage(input=10_000, output=500, cached=5_000, reasoning=120)
     agent.use(serve([Reply("one", usage=usage), Reply("two", usage=usage)], sessions=2))

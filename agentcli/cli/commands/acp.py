@@ -20,7 +20,7 @@ from agentcli.app.configuration.trust import require_outside_session
 from agentcli.cli.builders import given_settings, redactor
 from agentcli.cli.flags import Flags, with_flags
 from agentcli.cli.options import option
-from agentcli.cli.sessions.upkeep import clean_up_interrupted_work
+from agentcli.cli.sessions.selector import clean_up_interrupted_work
 from agentcli.cli.user_paths import home
 from agentcli.cli.user_questions import would_take_effect
 from agentcli.errors import ConfigError

@@ -58,7 +58,7 @@ def fork(
 
 
 def _choose_event(original: Path) -> tuple[int, str]:
-    from agentcli.cli.sessions.choose_message import choose_message
+    from agentcli.cli.sessions.choosing import choose_message
     from agentcli.ui.picker import Question
 
     question = Question("fork from where? ", "forks", "forks and sends this")

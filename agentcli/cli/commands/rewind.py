@@ -18,9 +18,8 @@ from typing import Annotated
 
 from agentcli.app.undo import rewind as rewind_session
 from agentcli.cli.options import Json, SessionOption, SessionOrNewest, option
-from agentcli.cli.sessions.selector import selected_session
+from agentcli.cli.sessions.selector import selected_session, warn_unfinished_restore
 from agentcli.cli.sessions.undo_report import report_undo
-from agentcli.cli.sessions.upkeep import warn_unfinished_restore
 from agentcli.cli.terminal import at_terminal, working
 from agentcli.errors import UsageError
 from agentcli.events.actions import MessageAction
@@ -62,7 +61,7 @@ def rewind(
 
 
 def _choose_event(record: SessionRecord, *, only_files: bool) -> tuple[int, str]:
-    from agentcli.cli.sessions.choose_message import choose_message
+    from agentcli.cli.sessions.choosing import choose_message
     from agentcli.ui.picker import Question
 
     sending = "" if only_files else "goes back and sends this"

@@ -15,9 +15,8 @@ from typing import Annotated
 
 from agentcli.app.undo import undo as undo_steps
 from agentcli.cli.options import Json, SessionOption, argument, option
-from agentcli.cli.sessions.selector import selected_session
+from agentcli.cli.sessions.selector import selected_session, warn_unfinished_restore
 from agentcli.cli.sessions.undo_report import report_undo
-from agentcli.cli.sessions.upkeep import warn_unfinished_restore
 from agentcli.cli.terminal import working
 from agentcli.sessions.session import Session
 

@@ -23,10 +23,8 @@ from agentcli.cli.conversation.conversation import Conversation
 from agentcli.cli.conversation.display import SharedRenderer
 from agentcli.cli.conversation.mailbox import MENTION
 from agentcli.cli.flags import Flags
-from agentcli.cli.sessions.kept_outputs import kept_outputs
-from agentcli.cli.sessions.rows import label
-from agentcli.cli.sessions.selector import SessionSelector
-from agentcli.cli.sessions.upkeep import clean_up_interrupted_work
+from agentcli.cli.sessions.rows import kept_outputs, label
+from agentcli.cli.sessions.selector import SessionSelector, clean_up_interrupted_work
 from agentcli.cli.slash_command import (
     carry_out,
     help_lines,

@@ -12,6 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from agentcli.app.agent_builder import AgentBuilder
+from agentcli.app.open_session import OpenSession
 from agentcli.app.replay.recorder import settings_of_recording, write_recording
 from agentcli.app.replay.replay import Verification
 from agentcli.app.replay.replay import verify as verify_copy
@@ -21,12 +22,14 @@ from agentcli.app.replay.replay_copy import (
     replay_copy_of_session,
 )
 from agentcli.app.replay.replay_tools import ReplayContext
+from agentcli.checkpoints.checkpointer import checkpoints_of
 from agentcli.cli.builders import builder_for, redactor
-from agentcli.cli.sessions.selector import selected_session
-from agentcli.cli.sessions.upkeep import clean_up_interrupted_work
+from agentcli.cli.error_reporting import print_error
+from agentcli.cli.flags import Flags
+from agentcli.cli.sessions.selector import clean_up_interrupted_work, selected_session
 from agentcli.cli.terminal import working
 from agentcli.cli.user_paths import here, named_file, resolved_target
-from agentcli.errors import SessionError, UsageError
+from agentcli.errors import AgentError, SessionError, UsageError
 from agentcli.replay.recording import Recording, read_recording
 from agentcli.sessions.session import SessionRecord, read_session
 from agentcli.ui.summary import count as counted
@@ -198,3 +201,37 @@ def record(
         notes = write_recording(place, session, containment, redactor(), start, hooked=hooked)
     if not quiet:
         _say_notes([*notes, f"recorded in {display_path(target)}"])
+
+
+class RunRecorder:
+    """Records a run to the file `target`. Raises UsageError if no file can be written there."""
+
+    def __init__(self, target: Path, flags: Flags) -> None:
+        self._target = named_file(target, "--record")
+        if self._target.is_dir() or not self._target.parent.is_dir():
+            raise UsageError(
+                f"--record {target}: a file can't be created there", hint="name a new file"
+            )
+        self._quiet = flags.quiet
+        self._builder: AgentBuilder | None = None
+        self._folder: Path | None = None
+        self._start = ""
+
+    def begin(self, builder: AgentBuilder, opened: OpenSession) -> None:
+        """Take a snapshot of the files before any work begins."""
+        self._builder, self._folder = builder, opened.session.folder
+        store = checkpoints_of(self._folder, str(builder.workspace))
+        self._start = store.take().tree
+
+    def finish(self, code: int) -> int:
+        """Write the recording of the session, however it ended. Return the exit code of the run or,
+        if that was 0 and the recording failed, that of the failure."""
+        if self._builder is None or self._folder is None:
+            return code
+        try:
+            session = read_session(self._folder)
+            record(self._builder, session, self._target, self._start, quiet=self._quiet)
+        except AgentError as error:
+            print_error(f"no recording: {error.message}", error.hint)
+            return code or error.exit_code
+        return code

@@ -21,8 +21,7 @@ from agentcli.cli.running import stdin
 from agentcli.cli.running.inputs import UserInput, piped_beside
 from agentcli.cli.running.outcome import OutcomeReporter
 from agentcli.cli.running.work import work
-from agentcli.cli.sessions.selector import Chosen, SessionSelector
-from agentcli.cli.sessions.upkeep import warn_unfinished_restore
+from agentcli.cli.sessions.selector import Chosen, SessionSelector, warn_unfinished_restore
 from agentcli.errors import UsageError
 from agentcli.sessions import inbox
 from agentcli.sessions.session import Session, SessionRecord, Subscriber, read_session

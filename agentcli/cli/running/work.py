@@ -18,7 +18,7 @@ from agentcli.cli.running.inputs import Opening
 from agentcli.cli.running.outcome import OutcomeReporter
 from agentcli.cli.running.summary import failure_result, interruption_result
 from agentcli.cli.running.typed_ahead import TypedAhead, is_typed_at
-from agentcli.cli.sessions.upkeep import clean_up_interrupted_work
+from agentcli.cli.sessions.selector import clean_up_interrupted_work
 from agentcli.cli.user_questions import asking_builder
 from agentcli.errors import (
     AgentError,

@@ -1,5 +1,6 @@
 """The session that a command is about, chosen the same way by all commands: the one named by id,
-unique start of an id, or name, else the one used last in this folder."""
+unique start of an id, or name, else the one used last in this folder.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +9,33 @@ from pathlib import Path
 from typing import NamedTuple
 
 from agentcli.app.configuration.places import resolve_workspace
-from agentcli.cli.sessions.upkeep import clean_up_interrupted_work
+from agentcli.checkpoints.pack_store import empty_pool
+from agentcli.cli.error_reporting import internal_error
 from agentcli.cli.user_paths import home
 from agentcli.errors import UsageError
+from agentcli.sessions.manage.staging import sweep
+from agentcli.sessions.recovery import unfinished_restore
 from agentcli.sessions.search.finder import find, newest
+from agentcli.sessions.session import Session
+from agentcli.ui.text import printable, say_note
+
+
+def clean_up_interrupted_work() -> None:
+    """Remove what killed commands left half done, and report what became of it. A failure of this
+    is logged, and stops nothing."""
+    for told in sweep(home(), internal_error):
+        say_note(printable(told, multiline=False))
+    empty_pool(home())
+
+
+def warn_unfinished_restore(session: Session) -> None:
+    """Report that a restore of files was cut off because its process ended."""
+    if begun := unfinished_restore(session.events):
+        say_note(
+            f"{begun.content} was interrupted: some files are restored, others are not\n"
+            f"  to finish it: {begun.command}\n"
+            f"  to take it back: agent rewind {session.id} --files --to {begun.kept_at}"
+        )
 
 
 class Chosen(NamedTuple):
@@ -41,7 +65,7 @@ class SessionSelector:
         workspace = None if self.everywhere else resolve_workspace(folder)
         if self.newest:
             return Chosen(newest(home(), workspace))
-        from agentcli.cli.sessions.choose_session import choose_session  # loads prompt_toolkit
+        from agentcli.cli.sessions.choosing import choose_session  # loads prompt_toolkit
 
         picked = choose_session(workspace, can_wait=self.can_wait)
         return Chosen(picked.value, picked.message)

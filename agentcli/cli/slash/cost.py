@@ -6,7 +6,7 @@ The rows are by model and role (the main work, summaries, ratings of risk), then
 from __future__ import annotations
 
 from agentcli.cli.conversation.conversation import Conversation
-from agentcli.cli.sessions.costs import costs, table
+from agentcli.cli.sessions.rows import costs, table
 from agentcli.cli.slash_command import SlashCommand
 
 

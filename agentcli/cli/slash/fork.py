@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from agentcli.app.fork import fork as fork_session
 from agentcli.cli.conversation.conversation import Conversation
-from agentcli.cli.sessions.choose_message import choose_message
+from agentcli.cli.sessions.choosing import choose_message
 from agentcli.cli.slash_command import SlashCommand
 from agentcli.cli.user_paths import tilde_path
 from agentcli.system.homes import expanded

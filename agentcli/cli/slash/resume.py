@@ -14,7 +14,7 @@ from itertools import islice
 
 from agentcli.app.resume import workspace_of
 from agentcli.cli.conversation.conversation import Conversation
-from agentcli.cli.sessions.choose_session import choose_session
+from agentcli.cli.sessions.choosing import choose_session
 from agentcli.cli.sessions.selector import Chosen
 from agentcli.cli.slash_command import SlashCommand, beginning
 from agentcli.errors import UsageError

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from agentcli.app.undo import rewind as rewind_session
 from agentcli.cli.conversation.conversation import Conversation
-from agentcli.cli.sessions.choose_message import Place, choose_place
+from agentcli.cli.sessions.choosing import Place, choose_place
 from agentcli.cli.sessions.undo_report import restored_lines, undo_notes
 from agentcli.cli.slash_command import SlashCommand, beginning, number
 from agentcli.errors import NothingChosen, UsageError

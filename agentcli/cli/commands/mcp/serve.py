@@ -15,7 +15,7 @@ from agentcli.api.options import SessionOptions
 from agentcli.api.running import run
 from agentcli.app.configuration.trust import require_outside_session
 from agentcli.cli.error_reporting import internal_error
-from agentcli.cli.sessions.upkeep import clean_up_interrupted_work
+from agentcli.cli.sessions.selector import clean_up_interrupted_work
 from agentcli.cli.user_paths import home
 from agentcli.errors import AgentError, internal_errors
 from agentcli.sessions.search import index

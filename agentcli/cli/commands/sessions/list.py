@@ -24,7 +24,7 @@ from agentcli.cli.sessions.rows import (
     session_row,
     status_text,
 )
-from agentcli.cli.sessions.upkeep import clean_up_interrupted_work
+from agentcli.cli.sessions.selector import clean_up_interrupted_work
 from agentcli.cli.terminal import paged
 from agentcli.cli.user_paths import here, home
 from agentcli.sessions.library import library_of

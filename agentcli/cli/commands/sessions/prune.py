@@ -12,8 +12,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Annotated
 
+from agentcli.cli.commands.sessions.rm import remove_sessions
 from agentcli.cli.options import Everywhere, Json, Yes, option
-from agentcli.cli.sessions.removal import remove_sessions
 from agentcli.cli.user_paths import here, home
 from agentcli.errors import UsageError
 from agentcli.sessions.manage.retention import PruneRule, parse_age, to_prune, use_of

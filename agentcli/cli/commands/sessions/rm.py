@@ -8,14 +8,23 @@ Examples:
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Annotated
 
 from agentcli.cli.options import Json, Yes, argument
-from agentcli.cli.sessions.removal import remove_sessions
+from agentcli.cli.sessions.rows import age, label, session_as_dict
+from agentcli.cli.sessions.selector import clean_up_interrupted_work
+from agentcli.cli.terminal import confirmed
 from agentcli.cli.user_paths import home
-from agentcli.errors import UsageError
-from agentcli.sessions.manage.retention import use_of
+from agentcli.errors import AgentError, UsageError
+from agentcli.sessions.manage.retention import remove as remove_session
+from agentcli.sessions.manage.retention import size_of, updated_at, use_of
 from agentcli.sessions.search.finder import SessionTree, find, session_states
+from agentcli.sessions.state import State
+from agentcli.ui.summary import count
+from agentcli.ui.text import say_note
+from agentcli.workspace.names import size_text
 
 
 def remove(
@@ -32,6 +41,41 @@ def remove(
             raise UsageError(f"session {folder.name} is {use}", hint="leave it out, or end it")
     found = [(folder, state) for folder, state in every if folder in wanted]
     return remove_sessions(found, yes, as_json)
+
+
+def remove_sessions(
+    found: list[tuple[Path, State]], yes: bool, as_json: bool, *, dry_run: bool = False
+) -> int:
+    """List the sessions and, if the user agrees, remove them. Return the exit code."""
+    sizes = {folder: size_of(folder) for folder, _ in found}
+    if not as_json:
+        for folder, state in found:
+            when = age(updated_at(folder, state))
+            print(f"{folder.name}  {when:<11}  {size_text(sizes[folder]):>9}  {label(state)}")
+        print(f"{count(len(found), 'session')}, {size_text(sum(sizes.values()))}")
+    gone = found if dry_run else []
+    failures = 0
+    if found and not dry_run and confirmed(f"remove {count(len(found), 'session')}?", yes):
+        for folder, state in found:
+            try:
+                remove_session(home(), folder)
+            except AgentError as error:
+                failures += 1
+                say_note(error.message)
+            else:
+                gone.append((folder, state))
+        clean_up_interrupted_work()
+    freed = sum(sizes[folder] for folder, _ in gone)
+    if as_json:
+        told = [
+            {**session_as_dict(folder, state), "bytes": sizes[folder]} for folder, state in gone
+        ]
+        print(json.dumps({"dry_run": dry_run, "sessions": told, "bytes": freed}, indent=2))
+    elif gone and not dry_run:
+        print(f"removed {count(len(gone), 'session')}, {size_text(freed)} freed")
+    elif found and not dry_run:
+        say_note("nothing was removed")
+    return 1 if failures else 0
 
 
 COMMAND = remove

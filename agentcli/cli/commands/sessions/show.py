@@ -17,9 +17,7 @@ from dataclasses import asdict, replace
 from typing import Annotated
 
 from agentcli.cli.options import Json, Last, NoPager, SessionOption, SessionOrNewest, option
-from agentcli.cli.sessions.costs import costs, table
-from agentcli.cli.sessions.kept_outputs import kept_outputs
-from agentcli.cli.sessions.rows import session_as_dict
+from agentcli.cli.sessions.rows import costs, kept_outputs, session_as_dict, table
 from agentcli.cli.sessions.selector import selected_session
 from agentcli.cli.terminal import paged
 from agentcli.errors import UsageError
