@@ -81,7 +81,7 @@ _MOST_LOST = 2
 
 
 class Workers(Protocol):
-    """Whoever carries out tasks. `close` leaves what is at work so that it can be continued."""
+    """Carries out tasks. `close` leaves what is at work so that it can be continued."""
 
     @property
     def count(self) -> int:
@@ -135,18 +135,15 @@ class Batch:
         """Run until each task has a result or the money is not enough for another one. Raises
         SessionError if sessions can't be stored or a result can't be written, TurnInterrupted."""
         try:
-            self._run()
+            while self._waiting or self._at_work or self._retry_one_for_money():
+                self._begin()
+                for report in self._workers.reports(_TICK_S):
+                    with shield():
+                        self._take(report)
+                self._watcher.tick()
         except TurnInterrupted:
             self._watcher.stopping(len(self._at_work))
             raise
-
-    def _run(self) -> None:
-        while self._waiting or self._at_work or self._retry_one_for_money():
-            self._begin()
-            for report in self._workers.reports(_TICK_S):
-                with shield():
-                    self._take(report)
-            self._watcher.tick()
 
     def _begin(self) -> None:
         while self._waiting and (free := self._workers.count - len(self._at_work)) > 0:
@@ -200,14 +197,13 @@ class Batch:
     def _retry_one_for_money(self) -> bool:
         """Give all that is left to one task that waits for money; each gets this once. Return False
         if there is none."""
-        for order in list(self._waiting_for_money):
-            fresh = order.task.id not in self._retried
-            if fresh and self._budget.left_usd() > _LEAST_USD:
-                self._retried.add(order.task.id)
-                self._waiting_for_money.remove(order)
-                self._waiting.append(order)
-                return True
-        return False
+        fresh = [each for each in self._waiting_for_money if each.task.id not in self._retried]
+        if not fresh or self._budget.left_usd() <= _LEAST_USD:
+            return False
+        self._retried.add(fresh[0].task.id)
+        self._waiting_for_money.remove(fresh[0])
+        self._waiting.append(fresh[0])
+        return True
 
 
 @dataclass(frozen=True)
@@ -238,10 +234,13 @@ def run_batch(
     if wanted.ray is not None:
         require_reachable(wanted.ray)
     listed = read_tasks(wanted.tasks)
-    _require_place_for(wanted.predictions)
+    if (file := wanted.predictions) is not None and (
+        file.is_dir() or not os.access(file.absolute().parent, os.W_OK | os.X_OK)
+    ):
+        raise UsageError(f"--swe-bench {file}: no file can be written there")
     folders = BatchFolders(wanted.out.resolve())
     with locked(folders) as lock:
-        ledger = Ledger(folders.results)
+        ledger = Ledger(folders.out / "results.jsonl")
         orders = prepared(wanted.tasks, listed, folders, wanted.values, wanted.budget_usd, tell)
         if wanted.retry:
             again = {name for name, each in ledger.results.items() if each.outcome == "error"}
@@ -267,15 +266,6 @@ def run_batch(
         return summary
 
 
-def _require_place_for(predictions: Path | None) -> None:
-    """Raise UsageError, before anything is paid for, if the file can't be written."""
-    if predictions is None:
-        return
-    folder = predictions.absolute().parent
-    if predictions.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
-        raise UsageError(f"--swe-bench {predictions}: no file can be written there")
-
-
 def _note_spent(
     budget: SharedBudget,
     folders: BatchFolders,
@@ -287,8 +277,7 @@ def _note_spent(
     price that is needed for that is not known."""
     if wanted.budget_usd is None:
         return
-    settings = load_builder(folders.out, wanted.values)[0].settings
-    catalog = Catalog(settings.prices)
+    catalog = Catalog(load_builder(folders.out, wanted.values)[0].settings.prices)
     for result in ledger.results.values():
         budget.note(result.id, result.spent_usd)
     for order in orders:
@@ -309,8 +298,8 @@ def _summary(orders: Sequence[Order], ledger: Ledger) -> Summary:
 
 def _write(wanted: BatchRequest, folders: BatchFolders, summary: Summary) -> None:
     try:
-        replace_atomically(folders.summary, markdown(summary).encode())
-        replace_atomically(folders.plot, plot(summary).encode())
+        replace_atomically(folders.out / "summary.md", markdown(summary).encode())
+        replace_atomically(folders.out / "outcome.svg", plot(summary).encode())
     except OSError as error:
         told = f"the summary can't be written to {folders.out}: {os_error_text(error)}"
         raise SessionError(told, hint="all results are kept: the same command writes it") from error

@@ -27,53 +27,36 @@ from agentcli.system.programs import find_program, user_environ
 from agentcli.workspace.git_layout import GIT
 from agentcli.workspace.private import read_private, remove_tree, replace_durably, try_lock
 
-RESULTS = "results.jsonl"
-
 
 @dataclass(frozen=True)
 class BatchFolders:
     """`results.jsonl`, `summary.md` and `outcome.svg` are for people, `work` has a folder for each
-    task, and `.batch` is internal."""
+    task, and `.batch` is internal: the lock, the logs, and what is known of each task."""
 
     out: Path
 
     @property
-    def results(self) -> Path:
-        return self.out / RESULTS
-
-    @property
-    def summary(self) -> Path:
-        return self.out / "summary.md"
-
-    @property
-    def plot(self) -> Path:
-        return self.out / "outcome.svg"
-
-    @property
-    def lock(self) -> Path:
-        return self.out / ".batch" / "lock"
+    def internal(self) -> Path:
+        return self.out / ".batch"
 
     @property
     def log(self) -> Path:
-        return self.out / ".batch" / "log"
-
-    def log_of(self, machine: str) -> Path:
-        """Return the log of one machine of a cluster."""
-        return self.out / ".batch" / f"log-{machine}"
+        return self.internal / "log"
 
     def mirror(self, repo: str) -> Path:
         """Return the mirror from which the copies of a repository are made."""
         name = hashlib.sha256(repo.encode()).hexdigest()[:16]
-        return self.out / ".batch" / "repositories" / f"{name}.git"
+        return self.internal / "repositories" / f"{name}.git"
 
     def workspace(self, task_id: str) -> Path:
         return self.out / "work" / task_id
 
     def task(self, task_id: str) -> Path:
         """Return the folder for what is known of a task that was begun."""
-        return self.out / ".batch" / "tasks" / task_id
+        return self.internal / "tasks" / task_id
 
 
+_LOCK_FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 _PATIENCE_S = 20.0
 """How long workers of a killed start have to record what they were doing."""
 _PAUSE_S = 0.05
@@ -88,56 +71,29 @@ def locked(folders: BatchFolders) -> Iterator[int]:
     """Lock the output folder, which is made if it does not exist; yield the lock's descriptor.
     Raises UsageError if another start uses the folder, if it has other things in it or if it can't
     be made."""
-    out, path = folders.out, folders.lock
+    out, internal = folders.out, folders.internal
     try:
-        if out.exists() and not path.parent.is_dir() and any(out.iterdir()):
+        if out.exists() and not internal.is_dir() and any(out.iterdir()):
             raise UsageError(f"{out} has other things in it", hint="name a new folder with --out")
         out.mkdir(mode=0o700, parents=True, exist_ok=True)
-        path.parent.mkdir(mode=0o700, exist_ok=True)
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-        lock = os.open(path, flags, 0o600)
+        internal.mkdir(mode=0o700, exist_ok=True)
+        lock = os.open(internal / "lock", _LOCK_FLAGS, 0o600)
     except OSError as error:
         raise UsageError(f"--out {out} can't be used: {os_error_text(error)}") from error
     try:
-        _take(lock, folders)
+        until = time.monotonic() + _PATIENCE_S
+        while not try_lock(lock):
+            holder = _holder(lock)
+            if (holder is not None and process_stat(holder)) or time.monotonic() > until:
+                who = f"process {holder}" if holder is not None else "another process"
+                hint = "wait for it, or name another --out"
+                raise UsageError(f"{out} is in use by {who}", hint=hint)
+            time.sleep(_PAUSE_S)
         os.ftruncate(lock, 0)
         os.pwrite(lock, json.dumps({"pid": os.getpid()}).encode(), 0)
         yield lock
     finally:
         os.close(lock)
-
-
-@contextmanager
-def held(path: Path, tell: Callable[[str], None]) -> Iterator[None]:
-    """Hold the lock `path` of a task, and with it the task's files and session alone; call `tell`
-    while waiting for it. The kernel releases it with the process and the file server with the
-    machine, so nobody has to judge whether a process elsewhere is dead. Raises SessionError if it
-    is not released in time."""
-    began = time.monotonic()
-    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    try:
-        while not try_lock(lock):
-            waited = time.monotonic() - began
-            if waited > _PATIENCE_FOR_A_TASK_S:
-                raise SessionError(f"{path} is still locked by a process that had the task before")
-            if waited > _WORTH_TELLING_S:
-                tell("waits for the process that had it to end")
-            time.sleep(_PAUSE_S if waited < _WORTH_TELLING_S else 10 * _PAUSE_S)
-        yield
-    finally:
-        os.close(lock)
-
-
-def _take(lock: int, folders: BatchFolders) -> None:
-    until = time.monotonic() + _PATIENCE_S
-    while not try_lock(lock):
-        holder = _holder(lock)
-        if (holder is not None and process_stat(holder)) or time.monotonic() > until:
-            who = f"process {holder}" if holder is not None else "another process"
-            raise UsageError(
-                f"{folders.out} is in use by {who}", hint="wait for it, or name another --out"
-            )
-        time.sleep(_PAUSE_S)
 
 
 def _holder(lock: int) -> int | None:
@@ -152,7 +108,7 @@ _MOST_PATCH_BYTES = 50_000_000
 
 @dataclass(frozen=True)
 class TaskRecord:
-    """What is recorded of a task once its files are there, before the agent begins: a digest of the
+    """The record of a task, made once its files exist and before the agent begins: a digest of the
     task, its session, the tree or commit `base` that its files were at first, and `worked_s`, the
     seconds that earlier processes worked."""
 
@@ -194,11 +150,25 @@ class TaskPlace:
 
     @contextmanager
     def held(self, tell: Callable[[str], None]) -> Iterator[None]:
-        """Have the task for this process alone, among all machines; `tell` is called while waiting.
-        Raises SessionError if another process keeps it."""
+        """Hold the task's files and session for this process alone, among all machines; `tell` is
+        called while waiting. The kernel releases the lock with the process and the file server with
+        the machine, so nobody has to judge whether a process elsewhere is dead. Raises SessionError
+        if it is not released in time."""
         self.private_folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with held(self.private_folder / "lock", tell):
+        path, began = self.private_folder / "lock", time.monotonic()
+        lock = os.open(path, _LOCK_FLAGS, 0o600)
+        try:
+            while not try_lock(lock):
+                waited = time.monotonic() - began
+                if waited > _PATIENCE_FOR_A_TASK_S:
+                    told = f"{path} is still locked by a process that had the task before"
+                    raise SessionError(told)
+                if waited > _WORTH_TELLING_S:
+                    tell("waits for the process that had it to end")
+                time.sleep(_PAUSE_S if waited < _WORTH_TELLING_S else 10 * _PAUSE_S)
             yield
+        finally:
+            os.close(lock)
 
     def prepare(self, home: Path) -> TaskRecord:
         """Copy the files, record the session that will work on them, and return the record; if
@@ -207,9 +177,13 @@ class TaskPlace:
         if known is not None:
             return known
         try:
-            self.private_folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._fill()
-            base = self._watch()
+            if self._order.mirror:
+                base = self._order.commit
+                self._watched.begin(Path(self._order.mirror), base)
+            else:
+                self._watched.begin()
+                base = self._watched.tree()
         except (CloneFailed, shutil.Error, OSError) as error:
             raise ConfigError(f"its files can't be copied: {_why(error)}") from error
         # Many may begin in one second, on several machines.
@@ -267,13 +241,6 @@ class TaskPlace:
             if not regular or path == str(self._folders.out):
                 found.append(name)
         return found
-
-    def _watch(self) -> str:
-        if self._order.mirror:
-            self._watched.begin(Path(self._order.mirror), self._order.commit)
-            return self._order.commit
-        self._watched.begin()
-        return self._watched.tree()
 
 
 def find_git() -> str:

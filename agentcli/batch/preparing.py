@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 from pydantic import ValidationError
 
-from agentcli.app.agent_builder import AgentBuilder
 from agentcli.app.builders import load_builder
 from agentcli.batch.folders import BatchFolders, find_git, task_record
 from agentcli.batch.task import Order, Task
@@ -37,12 +35,8 @@ _IN_WORDS = {
 }
 
 
-@dataclass(frozen=True)
-class TaskEntry:
-    """A task and the line of the file on which it begins."""
-
-    task: Task
-    line: int
+TaskEntry = tuple[int, Task]
+"""A task after the line of the file on which it begins."""
 
 
 def read_tasks(path: Path) -> list[TaskEntry]:
@@ -63,21 +57,20 @@ def read_tasks(path: Path) -> list[TaskEntry]:
             problems.append(f"id: {task.id!r} is the id of the task of line {before}, too")
         faults += [f"{path}:{line}: {problem}" for problem in problems]
         if task is not None and not problems:
-            found.append(TaskEntry(task, line))
-    refuse(faults)
+            found.append((line, task))
+    _refuse(faults)
     if not found:
         raise UsageError(f"{path} has no task", hint=_EXAMPLE)
     return found
 
 
-def refuse(faults: list[str]) -> None:
+def _refuse(faults: list[str]) -> None:
     """Raise UsageError with these faults, if there are any."""
     if faults:
         more = len(faults) - _MOST_FAULTS
         rest = [f"and {more} more"] if more > 0 else []
-        raise UsageError(
-            "\n  ".join(["nothing was begun:", *faults[:_MOST_FAULTS], *rest]), hint=_EXAMPLE
-        )
+        told = "\n  ".join(["nothing was begun:", *faults[:_MOST_FAULTS], *rest])
+        raise UsageError(told, hint=_EXAMPLE)
 
 
 _EXAMPLE = 'a task is {"id": "one", "prompt": "…", "repo": "DIR or URL", "ref": "main"} on one line'
@@ -108,16 +101,12 @@ def _of_json(text: str, path: Path) -> Iterator[tuple[int, Any]]:
             continue
         try:
             entry = json.loads(line, object_pairs_hook=_without_doubles)
-        except (ValueError, RecursionError) as error:
-            yield number, f"it is no JSON: {_syntax_fault(error)}"
-        else:
             yield number, entry if isinstance(entry, dict) else "it is no JSON object"
-
-
-def _syntax_fault(error: Exception) -> str:
-    if isinstance(error, json.JSONDecodeError):
-        return f"column {error.colno}: {error.msg.removesuffix(' at')}"
-    return str(error)
+        except json.JSONDecodeError as error:
+            told = error.msg.removesuffix(" at")
+            yield number, f"it is no JSON: column {error.colno}: {told}"
+        except (ValueError, RecursionError) as error:
+            yield number, f"it is no JSON: {error}"
 
 
 def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -137,9 +126,8 @@ def _of_yaml(text: str, path: Path) -> Iterator[tuple[int, Any]]:
         for node in root.value:
             line = node.start_mark.line + 1
             # The constructor silently takes the last of two equal keys.
-            keys = [
-                key.value for key, _ in getattr(node, "value", ()) if isinstance(key.value, str)
-            ]
+            pairs = getattr(node, "value", ())
+            keys = [key.value for key, _ in pairs if isinstance(key.value, str)]
             double = next((key for key in keys if keys.count(key) > 1), None)
             entry = loader.construct_object(node, deep=True)
             if double is not None:
@@ -196,29 +184,27 @@ def prepared(
     """Return an order for each task, in the same order. `values` are the settings for all tasks, by
     dotted key; `tell` is told what takes long. Raises UsageError that names lines and fields,
     ConfigError if a model can't be used or no sandbox works."""
-    refuse([f"{file}:{each.line}: {told}" for each in listed if (told := _changed(each, folders))])
+    faults = []
+    for line, task in listed:
+        known = task_record(folders, task.id)
+        if known is not None and known.digest != task.digest:
+            way_out = "give it another id, or a new --out"
+            faults.append(f"{file}:{line}: id: {task.id!r} was begun as another task; {way_out}")
+    _refuse(faults)
     settings = _require_models(file, listed, folders, values, total_usd)
-    repositories = _Repositories([each.task for each in listed], folders, tell)
-    orders, faults = [], []
-    for each in listed:
+    repositories = _Repositories([task for _, task in listed], folders, tell)
+    orders = []
+    for line, task in listed:
         try:
-            orders.append(_order(each.task, folders, values, settings, repositories))
+            orders.append(_order(task, folders, values, settings, repositories))
         except _TaskFault as wrong:
-            faults.append(f"{file}:{each.line}: {wrong}")
-    refuse(faults)
+            faults.append(f"{file}:{line}: {wrong}")
+    _refuse(faults)
     return orders
 
 
 class _TaskFault(Exception):
     """A fault in a field of a task; the text names the field."""
-
-
-def _changed(each: TaskEntry, folders: BatchFolders) -> str:
-    """Return why this is not the task that was begun under its id; empty if it is."""
-    known = task_record(folders, each.task.id)
-    if known is None or known.digest == each.task.digest:
-        return ""
-    return f"id: {each.task.id!r} was begun as another task; give it another id, or a new --out"
 
 
 def _require_models(
@@ -232,25 +218,20 @@ def _require_models(
     Raises ConfigError."""
     limit = {} if total_usd is None else {"agent.max_budget_usd": total_usd}
     usual, _ = load_builder(folders.out, values)
-    first = {each.task.model: each for each in reversed(listed)}
-    for name in dict.fromkeys(each.task.model for each in listed):
-        limits = [each.task.limits.max_budget_usd for each in listed if each.task.model == name]
+    first = {task.model: line for line, task in reversed(listed)}
+    for name in dict.fromkeys(task.model for _, task in listed):
+        limits = [task.limits.max_budget_usd for _, task in listed if task.model == name]
         own = {"agent.max_budget_usd": max(filter(None, limits))} if any(limits) else {}
         wanted = {"model.name": name} if name else {}
         builder, _ = load_builder(folders.out, {**values, **own, **limit, **wanted})
         if name is not None:
-            _require_model(builder, f"{file}:{first[name].line}: model")
+            try:
+                Roles.of(builder.settings, builder.registry(), name).chain("main").warm_up()
+            except ConfigError as error:
+                told = f"{file}:{first[name]}: model: {error.message}"
+                raise ConfigError(told, hint=error.hint) from error
         builder.prepare()
     return usual.settings
-
-
-def _require_model(builder: AgentBuilder, where: str) -> None:
-    """Raise ConfigError that begins with `where` if the model can't be used."""
-    settings = builder.settings
-    try:
-        Roles.of(settings, builder.registry(), settings.model.name).chain("main").warm_up()
-    except ConfigError as error:
-        raise ConfigError(f"{where}: {error.message}", hint=error.hint) from error
 
 
 def _order(
@@ -320,11 +301,7 @@ class _Repositories:
         self._tell(f"fetching {without_login(repo)}")
         if kept.exists():
             mirror(find_git(), repo, kept, user_environ())
-        else:
-            self._make(repo, kept)
-        return commits_of(find_git(), kept, refs)
-
-    def _make(self, repo: str, kept: Path) -> None:
+            return commits_of(find_git(), kept, refs)
         new = kept.with_suffix(".new")
         kept.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         remove_tree(new)
@@ -333,3 +310,4 @@ class _Repositories:
             new.rename(kept)
         finally:
             remove_tree(new)
+        return commits_of(find_git(), kept, refs)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TextIO
+from typing import TextIO
 
 from agentcli.batch.task import Order, Report
 from agentcli.interrupts import shield
@@ -52,8 +52,7 @@ class LineProgram:
             )
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._stdin = self._process.stdin
-        self.stdout: IO[bytes] = self._process.stdout
+        self._stdin, self.stdout = self._process.stdin, self._process.stdout
         self._heard = bytearray()
 
     def send(self, line: str) -> None:
@@ -190,7 +189,11 @@ class LocalWorkers:
     def _reports_of(self, process: _Process) -> Iterator[Report]:
         lines = process.program.read_lines()
         if lines is None:
-            yield from self._loss(process)
+            code = self._dismiss(process)
+            if process.order is not None:
+                how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit {code}"
+                told = f"its process ended ({how}); see {self._log}"
+                yield Report(task_id=process.order.task.id, lost=told)
             return
         for line in lines:
             report = Report.of_line(line)
@@ -200,13 +203,6 @@ class LocalWorkers:
                 if process.done == _TASKS_OF_A_PROCESS:
                     self._dismiss(process)
             yield report
-
-    def _loss(self, process: _Process) -> Iterator[Report]:
-        code = self._dismiss(process)
-        if process.order is not None:
-            how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit {code}"
-            told = f"its process ended ({how}); see {self._log}"
-            yield Report(task_id=process.order.task.id, lost=told)
 
     def _dismiss(self, process: _Process) -> int:
         """Have a process end that has nothing to do, or has ended already; return its exit code."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, NoReturn, TextIO
@@ -66,7 +65,11 @@ def carry_out_here(order: str, given: Requirements, board: Any) -> Report | None
     news = _BoardClient(wanted.task.id, board)
     if news.stops(wait_s=_ANSWER_S):
         return None
-    workers = _workers(given, wanted)
+    if wanted.out not in _kept:
+        _dismiss()
+        log = BatchFolders(Path(wanted.out)).internal / f"log-{host()}"
+        _kept[wanted.out] = LocalWorkers(1, {**os.environ, **given.environ}, log)
+    workers = _kept[wanted.out]
     workers.begin(wanted)
     while not news.stops():
         for report in workers.reports(_TICK_S):
@@ -113,14 +116,6 @@ _kept: dict[str, LocalWorkers] = {}
 """The worker process, by output folder, kept for the next task: a start takes half a second."""
 
 
-def _workers(given: Requirements, order: Order) -> LocalWorkers:
-    if order.out not in _kept:
-        _dismiss()
-        log = BatchFolders(Path(order.out)).log_of(host())
-        _kept[order.out] = LocalWorkers(1, {**os.environ, **given.environ}, log)
-    return _kept[order.out]
-
-
 def _dismiss() -> None:
     """End the worker process; what it does is recorded and can be continued."""
     while _kept:
@@ -143,12 +138,12 @@ def main(address: str, out: str) -> NoReturn:
         driver.join(address, Path(out))
         driver.serve()
     except ConfigError as error:
-        driver.report({"refused": {"message": error.message, "hint": error.hint}})
+        driver.report(refused={"message": error.message, "hint": error.hint})
     except BrokenPipeError:
         # Nobody reads any more.
         pass
     finally:
-        driver.close()
+        driver.probes.close()
     os._exit(0)
 
 
@@ -157,18 +152,15 @@ class _Driver:
         self._reports = reports
         self._running: dict[Any, Order] = {}
         self._requirements: Requirements
-        self._probes = ExitStack()
+        self.probes = ExitStack()
         """They stay as long as there are tasks, as machines may join at any time."""
         self._board: Any = None
         self._fetched: Any = None
         self._counted_at = 0.0
         self._carry_out: Any = None
 
-    def report(self, what: Mapping[str, Any]) -> None:
+    def report(self, **what: object) -> None:
         send_line(self._reports, json.dumps(what))
-
-    def close(self) -> None:
-        self._probes.close()
 
     def join(self, address: str, out: Path) -> None:
         """Join the cluster. Raises ConfigError if it can't be reached, or if one of its machines
@@ -180,9 +172,9 @@ class _Driver:
                 f"the Ray cluster at {address} can't be joined: {_one_line(error)}",
                 hint="a batch is started on a machine of the cluster, with its version of Ray",
             ) from error
-        self.report({"joined": address})
+        self.report(joined=address)
         try:
-            tokens = self._probes.enter_context(probes([out / ".batch", state_home(os.environ)]))
+            tokens = self.probes.enter_context(probes([out / ".batch", state_home(os.environ)]))
         except OSError as error:
             raise ConfigError(os_error_text(error)) from error
         self._requirements = requirements_here(os.environ, tokens)
@@ -242,7 +234,8 @@ class _Driver:
             order = Order.model_validate_json(line)
             use_configured_store(order.values)
             self._running[self._carry_out.remote(line, self._requirements, self._board)] = order
-            self._tell(order.task.id, Activity("waits for a place in the cluster"))
+            waits = Activity("waits for a place in the cluster")
+            self._send(Report(task_id=order.task.id, doing=waits))
 
     def _take(self, ref: Any, order: Order) -> None:
         try:
@@ -250,10 +243,10 @@ class _Driver:
         except ray.exceptions.RayError as error:
             ended = Report(task_id=order.task.id, result=failed(order, AgentError(_why(error))))
         if ended is not None:
-            send_line(self._reports, ended.as_line())
+            self._send(ended)
 
-    def _tell(self, task_id: str, doing: Activity) -> None:
-        send_line(self._reports, Report(task_id=task_id, doing=doing).as_line())
+    def _send(self, report: Report) -> None:
+        send_line(self._reports, report.as_line())
 
     def _pass_on_news(self) -> None:
         """Report what tasks are doing, as far as it is known without waiting."""
@@ -265,13 +258,13 @@ class _Driver:
             with suppress(ray.exceptions.RayActorError):
                 for task_id, doing in ray.get(fetched[0]).items():
                     if task_id in at_work:
-                        self._tell(task_id, doing)
+                        self._send(Report(task_id=task_id, doing=doing))
         self._fetched = self._board.fetch.remote()
 
     def _count_places(self) -> None:
         if time.monotonic() - self._counted_at >= _PLACES_EVERY_S:
             self._counted_at = time.monotonic()
-            self.report({"places": int(ray.cluster_resources().get("CPU", 0))})
+            self.report(places=int(ray.cluster_resources().get("CPU", 0)))
 
     def _stop(self) -> None:
         """Have running tasks record where they are and waiting ones not begin. What does not stop
@@ -286,10 +279,9 @@ class _Driver:
 
 def _why_unfit(ref: Any) -> str:
     try:
-        why: str = ray.get(ref)
+        return str(ray.get(ref))
     except ray.exceptions.RayError as error:
         return _why(error)
-    return why
 
 
 def _why(error: ray.exceptions.RayError) -> str:

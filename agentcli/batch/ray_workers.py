@@ -74,7 +74,15 @@ def probes(folders: Sequence[Path]) -> Iterator[Mapping[str, str]]:
         found = {}
         for folder in folders:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            _sweep(folder)
+            for left in folder.glob(f"{_PROBE}*"):
+                # The lock of a killed process is gone.
+                with suppress(OSError):
+                    fd = os.open(left, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+                    try:
+                        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                        left.unlink()
+                    finally:
+                        os.close(fd)
             token = secrets.token_hex(8)
             path = folder / f"{_PROBE}{token}"
             fd = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
@@ -85,18 +93,6 @@ def probes(folders: Sequence[Path]) -> Iterator[Mapping[str, str]]:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             found[str(path)] = token
         yield found
-
-
-def _sweep(folder: Path) -> None:
-    """Remove the probes of killed processes, whose locks are gone."""
-    for path in folder.glob(f"{_PROBE}*"):
-        with suppress(OSError):
-            fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
-            try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                path.unlink()
-            finally:
-                os.close(fd)
 
 
 def why_unfit(given: Requirements) -> str:

@@ -11,8 +11,6 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from agentcli.batch.task import Result
 from agentcli.errors import SessionError, os_error_text
 from agentcli.workspace.private import replace_durably, sync_names
@@ -25,7 +23,21 @@ class Ledger:
         """Read the file. Raises SessionError that names the line if it is damaged."""
         self._path = path
         self.results: dict[str, Result] = {}
-        self._read()
+        try:
+            data = path.read_bytes() if path.exists() else b""
+        except OSError as error:
+            raise SessionError(f"{path} can't be read: {os_error_text(error)}") from error
+        *lines, torn = data.split(b"\n")
+        for number, line in enumerate(lines, 1):
+            try:
+                result = Result.model_validate(json.loads(line))
+            except ValueError as error:
+                told = f"{path}:{number}: this line is not a result"
+                raise SessionError(told, hint="remove it") from error
+            self.results.setdefault(result.id, result)
+        if torn:
+            # A process was killed while it wrote this line; its task is finished again.
+            os.truncate(path, len(data) - len(torn))
 
     def add(self, result: Result) -> None:
         """Record a result; it is on disk when this returns. Raises SessionError."""
@@ -53,40 +65,12 @@ class Ledger:
             _rewrite(self._path, [each.model_dump(mode="json") for each in kept.values()])
             self.results = kept
 
-    def _read(self) -> None:
-        try:
-            data = self._path.read_bytes()
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            raise SessionError(f"{self._path} can't be read: {os_error_text(error)}") from error
-        *lines, torn = data.split(b"\n")
-        for number, line in enumerate(lines, 1):
-            try:
-                result = Result.model_validate(json.loads(line))
-            except (ValueError, ValidationError) as error:
-                raise SessionError(
-                    f"{self._path}:{number}: this line is not a result", hint="remove it"
-                ) from error
-            self.results.setdefault(result.id, result)
-        if torn:
-            # A process was killed while it wrote this line; its task is finished again.
-            os.truncate(self._path, len(data) - len(torn))
-
 
 def write_predictions(path: Path, results: Iterable[Result]) -> None:
     """Write the patches as SWE-bench takes predictions, one a line. Raises SessionError."""
-    _rewrite(
-        path,
-        [
-            {
-                "instance_id": result.id,
-                "model_name_or_path": result.model or "agent",
-                "model_patch": result.patch,
-            }
-            for result in results
-        ],
-    )
+    names = ("instance_id", "model_name_or_path", "model_patch")
+    rows = ((result.id, result.model or "agent", result.patch) for result in results)
+    _rewrite(path, [dict(zip(names, row, strict=True)) for row in rows])
 
 
 def _rewrite(path: Path, values: Iterable[Mapping[str, Any]]) -> None:

@@ -11,7 +11,7 @@ import signal
 import threading
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -43,8 +43,7 @@ from agentcli.events.progress import ChildProgress
 from agentcli.security.redact import Redactor, masked_values
 from agentcli.sessions.search.finder import exists, state_of
 from agentcli.sessions.search.session_totals import totals
-from agentcli.sessions.session import Session as StoredSession
-from agentcli.sessions.session import SessionRecord, Subscriber, read_session
+from agentcli.sessions.session import SessionRecord, read_session
 from agentcli.sessions.state import AgentState
 from agentcli.system import programs
 from agentcli.system.homes import state_home
@@ -57,7 +56,7 @@ _NO_LIMIT_USD = 1_000_000_000.0
 _LIMITS = (MAX_TURNS, MAX_TIME, MAX_BUDGET)
 
 
-class BudgetUsedUp(Exception):
+class _BudgetUsedUp(Exception):
     """The session used up its share of the shared budget, and could continue with more."""
 
     def __init__(self, spent_usd: float) -> None:
@@ -65,41 +64,44 @@ class BudgetUsedUp(Exception):
         self.spent_usd = spent_usd
 
 
-class StoreLost(Exception):
-    """No session can be stored, whatever the task: the store is gone, or its disk is full."""
+def carry_out(order: Order, send: Callable[[Report], None]) -> Report:
+    """Do the task of `order`, or what is left of it, and return the report of its end: a result,
+    which also tells what went wrong, or why the task should be continued later. Reports on the way
+    are sent. Raises TurnInterrupted when this process is to end."""
+    name = order.task.id
 
-    def __init__(self, error: SessionError) -> None:
-        super().__init__(error.message)
+    def tell(doing: Activity) -> None:
+        send(Report(task_id=name, doing=doing))
 
-
-def carry_out(order: Order, tell: Callable[[Activity], None] = lambda doing: None) -> Result:
-    """Do the task of `order`, or what is left of it, and return the result, which also tells what
-    went wrong. Raises if the task should be continued later: TurnInterrupted when this process is
-    to end, BudgetUsedUp if the order allows less than the task's own limits, StoreLost if no
-    session can be kept."""
     try:
-        return _carried_out(order, tell)
-    except SessionError as error:
-        _require_store()
-        return failed(order, error)
-    except AgentError as error:
-        return failed(order, error)
-    except OSError as error:
-        _require_store()
-        return failed(order, SessionError(os_error_text(error)))
+        with internal_errors(_reported, _BudgetUsedUp, OSError):
+            return Report(task_id=name, result=_carried_out(order, tell))
+    except _BudgetUsedUp as need:
+        return Report(task_id=name, spent_usd=need.spent_usd)
+    except (AgentError, OSError) as error:
+        known = error if isinstance(error, AgentError) else SessionError(os_error_text(error))
+        if isinstance(known, SessionError) and (fault := _store_fault()):
+            return Report(task_id=name, store_lost=fault)
+        return Report(task_id=name, result=failed(order, known))
 
 
-def _require_store() -> None:
-    """Raise StoreLost if the store of sessions can't be read or written."""
+def _reported(error: Exception) -> AgentError:
+    traceback.print_exc()
+    return AgentError(internal_error_text(error))
+
+
+def _store_fault() -> str:
+    """Return why no session can be stored, whatever the task; empty if one can."""
     home = state_home(user_environ())
     try:
         exists(home / "sessions" / "none")
         with TemporaryFile(dir=home) as probe:
             probe.write(bytes(_PROBE_BYTES))
     except SessionError as error:
-        raise StoreLost(error) from error
+        return error.message
     except OSError as error:
-        raise StoreLost(SessionError(f"{home}: {os_error_text(error)}")) from error
+        return f"{home}: {os_error_text(error)}"
+    return ""
 
 
 def failed(order: Order, error: AgentError) -> Result:
@@ -147,16 +149,16 @@ def _budget_setting(order: Order, folder: Path) -> dict[str, float]:
 def _work(
     builder: AgentBuilder, folder: Path, order: Order, tell: Callable[[Activity], None]
 ) -> None:
-    def subscribers(session: StoredSession) -> Sequence[Subscriber]:
-        return [Follower(session, 0, follow)]
-
     def follow(progress: ChildProgress) -> None:
         tell(Activity(progress.doing, progress.steps, progress.cost_usd))
 
-    def is_over(change: AgentStateChangedObservation) -> bool:
-        return _is_over(change, order)
-
-    opened = open_for_task(builder, folder, order.task.prompt, is_over, subscribers)
+    opened = open_for_task(
+        builder,
+        folder,
+        order.task.prompt,
+        lambda change: _is_over(change, order),
+        lambda session: [Follower(session, 0, follow)],
+    )
     if opened is None:
         return
     with Session(opened) as session:
@@ -167,7 +169,7 @@ def _work(
     if ending.reason != MAX_BUDGET:
         raise TurnInterrupted(ending.reason, ending.exit_code)
     if not _own_budget(order):
-        raise BudgetUsedUp(limits.spent_usd(state) + state.abandoned_usd)
+        raise _BudgetUsedUp(limits.spent_usd(state) + state.abandoned_usd)
 
 
 def _is_over(change: AgentStateChangedObservation, order: Order) -> bool:
@@ -276,34 +278,15 @@ def _serve(reports: TextIO) -> None:
         if at_work.is_set():
             os.kill(os.getpid(), signal.SIGTERM)
 
+    def send(report: Report) -> None:
+        send_line(reports, report.as_line())
+
     orders = Orders(interrupt)
     while line := orders.lines.get():
         at_work.set()
         if orders.ended.is_set():
             return
-        _carry_out(Order.model_validate_json(line), reports)
+        report = carry_out(Order.model_validate_json(line), send)
+        with interrupts.shield():
+            send(report)
         at_work.clear()
-
-
-def _reported(error: Exception) -> AgentError:
-    traceback.print_exc()
-    return AgentError(internal_error_text(error))
-
-
-def _carry_out(order: Order, reports: TextIO) -> None:
-    name = order.task.id
-
-    def tell(doing: Activity) -> None:
-        send_line(reports, Report(task_id=name, doing=doing).as_line())
-
-    try:
-        with internal_errors(_reported, BudgetUsedUp, StoreLost):
-            report = Report(task_id=name, result=carry_out(order, tell))
-    except BudgetUsedUp as need:
-        report = Report(task_id=name, spent_usd=need.spent_usd)
-    except StoreLost as lost:
-        report = Report(task_id=name, store_lost=str(lost))
-    except AgentError as error:
-        report = Report(task_id=name, result=failed(order, error))
-    with interrupts.shield():
-        send_line(reports, report.as_line())
