@@ -135,11 +135,6 @@ class WaitingInputs:
 _STOPPING = "stopping; Ctrl-C again ends agent at once"
 
 
-def _is_hang_up(error: BaseException) -> bool:
-    """Return whether `error` means that the terminal is gone."""
-    return isinstance(error, OSError | termios.error) and error.args[:1] == (errno.EIO,)
-
-
 @dataclass(frozen=True, slots=True)
 class ContinueWork:
     """Work on the waiting messages, or continue where work stopped."""
@@ -155,10 +150,6 @@ class Quit:
 Input = Submission | ContinueWork | Quit
 
 
-def _nothing() -> None:
-    """Do nothing: the callback until a conversation sets its own."""
-
-
 @dataclass
 class ConversationControl:
     """The prompt's side of a conversation. The prompt's thread reads what the main thread sets;
@@ -172,12 +163,12 @@ class ConversationControl:
     waiting: WaitingInputs = field(default_factory=WaitingInputs)
     runs_at_once: Callable[[str], bool] = lambda text: False
     """Run a command that need not wait for the end of the turn; False if it is no such command."""
-    on_tick: Callable[[], None] = _nothing
-    on_next_mode: Callable[[], None] = _nothing
-    on_background: Callable[[], None] = _nothing
-    on_unfold: Callable[[], None] = _nothing
-    status_line: Callable[[], Line] = lambda: [Span("starting …", "dim")]
-    completer: Callable[[str], tuple[int, Sequence[Completion]]] = lambda text: (0, ())
+    on_tick: Callable[[], None] = lambda: None
+    next_approval_mode: Callable[[], None] = lambda: None
+    to_background: Callable[[], None] = lambda: None
+    unfold: Callable[[], None] = lambda: None
+    status: Callable[[], Line] = lambda: [Span("starting …", "dim")]
+    complete: Callable[[str], tuple[int, Sequence[Completion]]] = lambda text: (0, ())
     prompt: Prompt | None = None
     _interrupts: int = 0
 
@@ -196,15 +187,12 @@ class ConversationControl:
         elif submission.is_command:
             self.waiting.add_command(submission)
         elif text:
-            self._leave_message(submission)
-
-    def _leave_message(self, submission: Submission) -> None:
-        try:
-            self.waiting.add_message(submission)
-        except AgentError as error:
-            self._say(str(error))
-            if self.prompt is not None:
-                self.prompt.put(submission.typed)
+            try:
+                self.waiting.add_message(submission)
+            except AgentError as error:
+                self._say(str(error))
+                if self.prompt is not None:
+                    self.prompt.put(submission.typed)
 
     def interrupt(self) -> None:
         self._interrupts += 1
@@ -229,24 +217,15 @@ class ConversationControl:
             self.interrupt()
 
     def prompt_failed(self, error: BaseException) -> None:
-        if _is_hang_up(error):
-            # The signal of the hang-up ends the work; where it is ignored, the turn is finished
-            # first.
+        if isinstance(error, OSError | termios.error) and error.args[:1] == (errno.EIO,):
+            # The terminal is gone. The signal of the hang-up ends the work; where it is ignored,
+            # the turn is finished first.
             self.leaving = True
             self.inputs.put(Quit(TurnInterrupted("terminated", 143)))
             return
         self.inputs.put(Quit(error))
         if self.is_working:
             os.kill(os.getpid(), signal.SIGINT)
-
-    def next_approval_mode(self) -> None:
-        self.on_next_mode()
-
-    def to_background(self) -> None:
-        self.on_background()
-
-    def unfold(self) -> None:
-        self.on_unfold()
 
     def rewind(self) -> None:
         if self.waiting.mailbox is not None:
@@ -260,18 +239,12 @@ class ConversationControl:
             # Another terminal sent it with `agent tell`.
             self.inputs.put(ContinueWork())
 
-    def status(self) -> Line:
-        return self.status_line()
-
     def queued(self) -> list[Waiting]:
         return self.waiting.all()
 
     def take_back(self) -> str | None:
         taken = self.waiting.take_back()
         return taken.typed if taken is not None else None
-
-    def complete(self, text: str) -> tuple[int, Sequence[Completion]]:
-        return self.completer(text)
 
     def _say(self, text: str) -> None:
         if self.prompt is not None:
@@ -282,10 +255,7 @@ class ConversationControl:
     def begin_work(self) -> None:
         self._interrupts = 0
         self.is_working = True
-        self._take_early()
-
-    def _take_early(self) -> None:
-        """Let messages that arrived since the last input wait, like those said from now on."""
+        # Messages that arrived since the last input wait, like those said from now on.
         given: list[Input] = []
         with suppress(Empty):
             while True:

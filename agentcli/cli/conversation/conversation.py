@@ -88,9 +88,9 @@ class Conversation:
         )
         """Returns a builder under the settings in force in another folder. Raises ConfigError."""
         control.on_tick = self._renderer.tick
-        control.on_next_mode = self._next_mode
-        control.on_background = self._to_background
-        control.status_line = lambda: self.status.line(self.settings, self.width)
+        control.next_approval_mode = self._next_mode
+        control.to_background = self._to_background
+        control.status = lambda: self.status.line(self.settings, self.width)
 
     # --- what the user does
 
@@ -105,15 +105,12 @@ class Conversation:
                     if code is not None:
                         return code
             finally:
-                self._tell_way_back()
+                if self.opened is not None and self.opened.session.state.title:
+                    self.tell(f"to go on: agent -r {self.opened.session.id}")
                 with suppress(AgentError):
                     # Messages that were held stay with the session, for whoever continues it.
                     self.control.waiting.release()
                 self.close_session()
-
-    def _tell_way_back(self) -> None:
-        if self.opened is not None and self.opened.session.state.title:
-            self.tell(f"to go on: agent -r {self.opened.session.id}")
 
     def _next(self) -> int | None:
         try:
@@ -197,17 +194,16 @@ class Conversation:
         """Return this conversation's session, begun if there is none yet. Raises AgentError."""
         if self._lost is not None:
             self.open(self._lost)
-        elif self.opened is not None and self._must_reopen(self.opened.session):
-            self.open(self.opened.session.folder)
+        elif (opened := self.opened) is not None and (
+            self._stale or opened.session.has_failed or self._sealed != self._planning
+        ):
+            self.open(opened.session.folder)
         if self.opened is None:
             ready = self._ready or self.builder.prepare()
             self._begin(self.builder.create(self._subscribers, self.name, ready))
             self._ready = self.name = None
         assert self.opened is not None
         return self.opened
-
-    def _must_reopen(self, session: Session) -> bool:
-        return self._stale or session.has_failed or self._sealed != self._planning
 
     def open(
         self, folder: Path, model: str | None = None, builder: AgentBuilder | None = None
@@ -244,8 +240,7 @@ class Conversation:
 
     def _reopen(self, folder: Path, model: str | None = None) -> None:
         self._renderer.has_begun = folder == self._last
-        opened = self.builder.reopen(folder, self._subscribers, model, has_message=True)
-        self._begin(opened)
+        self._begin(self.builder.reopen(folder, self._subscribers, model, has_message=True))
 
     def _begin(self, opened: OpenSession) -> None:
         self.opened = opened
@@ -281,8 +276,7 @@ class Conversation:
             jobs = opened.running_jobs()
             opened.close(reason)
             if jobs:
-                ended = f"{count(len(jobs), 'command')} in the background ended with it"
-                self.tell(ended)
+                self.tell(f"{count(len(jobs), 'command')} in the background ended with it")
         if self._notifier is not None:
             self._notifier.close()
 

@@ -31,31 +31,27 @@ def show_prompt() -> ConversationControl:
     if _shown is not None:
         return _shown
     _shown = control = ConversationControl()
-    prompt = _line_prompt(control) if is_plain(user_environ()) else _drawn_prompt(control)
+    environ = user_environ()
+    prompt: Prompt
+    if is_plain(environ):
+        prompt = lines = LinePrompt()
+        control.inputs = LineInputs(control, lines)
+    else:
+        chips = Chips()
+        prompt = ConversationPrompt(
+            control,
+            SharedHistory(
+                state_home(environ) / "history", lambda line: _redact(chips.written_out(line))
+            ),
+            chips,
+            find_image=_clipboard_image,
+            on_failure=control.prompt_failed,
+            tell_fault=_fault_text,
+        )
     control.prompt = prompt
     _ending.enter_context(before_end(prompt.restore_terminal))
     prompt.start()
     return control
-
-
-def _drawn_prompt(control: ConversationControl) -> Prompt:
-    environ, chips = user_environ(), Chips()
-    return ConversationPrompt(
-        control,
-        SharedHistory(
-            state_home(environ) / "history", lambda line: _redact(chips.written_out(line))
-        ),
-        chips,
-        find_image=_clipboard_image,
-        on_failure=control.prompt_failed,
-        tell_fault=_fault_text,
-    )
-
-
-def _line_prompt(control: ConversationControl) -> Prompt:
-    prompt = LinePrompt()
-    control.inputs = LineInputs(control, prompt)
-    return prompt
 
 
 def close_prompt() -> None:

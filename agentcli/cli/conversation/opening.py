@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache, partial
@@ -85,8 +85,9 @@ def open_conversation(
     # Load them before anyone types a slash.
     Thread(target=slash_commands, name="slash commands", daemon=True).start()
     control.runs_at_once = lambda text: run_at_once(conversation, text)
-    control.completer = _completer(conversation)
-    control.on_unfold = lambda: prompt.give_way_to(lambda: _unfold(conversation))
+    completer = cache(partial(_completer, conversation))
+    control.complete = lambda text: completer(conversation.builder.workspace)(text)
+    control.unfold = lambda: prompt.give_way_to(lambda: _unfold(conversation))
     where = tilde_path(builder.workspace)
     conversation.print([Span(f"agent {__version__}", "bold"), Span(f" · {where} · /help", "dim")])
     for notice in read_own_commands(conversation).notices:
@@ -94,8 +95,7 @@ def open_conversation(
     if folder is not None:
         conversation.open(folder, flags.model)
         session = conversation.session
-        said = one_line(summarise(session.events, session.state, []))
-        conversation.tell(said)
+        conversation.tell(one_line(summarise(session.events, session.state, [])))
     first = Submission(task, tuple(flags.images or ())) if task else None
     return conversation.run(first)
 
@@ -125,9 +125,7 @@ def _prepare(
 def _builder(
     flags: Flags, prompt: Prompt, renderer: SharedRenderer, workspace: Path
 ) -> AgentBuilder:
-    """Return a builder under the settings in force in `workspace`; the user is asked at the
-    terminal whatever needs an answer."""
-
+    """Return a builder under the settings in force in `workspace`, which asks at the terminal."""
     return asking_builder(flags, workspace, renderer, suspended=prompt.suspended, interactive=True)
 
 
@@ -146,17 +144,9 @@ def _unfold(conversation: Conversation) -> None:
         conversation.prompt.say("no pager found: set PAGER, or install less")
 
 
-def _completer(conversation: Conversation) -> Callable[[str], tuple[int, Sequence[Completion]]]:
-    """Return the completer of the input; it offers the paths of the conversation's folder."""
+def _completer(conversation: Conversation, workspace: Path) -> Completer:
+    """Return the completer of the input; it offers the paths of `workspace`."""
 
-    @cache
-    def of(workspace: Path) -> Completer:
-        return _completer_in(workspace, conversation)
-
-    return lambda text: of(conversation.builder.workspace)(text)
-
-
-def _completer_in(workspace: Path, conversation: Conversation) -> Completer:
     def arguments(name: str, typed: str) -> list[Completion]:
         command = slash_commands().get(name)
         if command is None or command.complete is None:
