@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from agentcli.shell.shell import Shell
-from agentcli.workspace.output_folder import OutputFolder
+from agentcli.workspace.private import OutputFolder
 from benchmarks.bench import Bench
 from benchmarks.report import Figure, figure
 

@@ -22,8 +22,8 @@ from agentcli.messages import ToolCall
 from agentcli.shell.python import PythonInterpreter
 from agentcli.shell.shell import Shell
 from agentcli.tools.base import ToolContext
-from agentcli.tools.collection import TOOLS, ToolCollection
-from agentcli.workspace.output_folder import OutputFolder
+from agentcli.tools.registry import TOOLS, ToolRegistry
+from agentcli.workspace.private import OutputFolder
 from agentcli.workspace.tracking import FileTracker
 
 GOLDEN = Path(__file__).parent / "golden" / "messages.txt"
@@ -139,7 +139,7 @@ def _results() -> str:
             shell=Shell(cwd=str(work), scratch=place / "shell", **common),
             python=PythonInterpreter(cwd=str(work), scratch=place / "python", **common),
         )
-        tools = ToolCollection(TOOLS.all().values(), context)
+        tools = ToolRegistry(TOOLS.all().values(), context)
         try:
             texts = [_called(tools, name, arguments, place) for name, arguments in CALLS]
         finally:
@@ -159,7 +159,7 @@ def _workspace(place: Path) -> Path:
     return work
 
 
-def _called(tools: ToolCollection, name: str, arguments: dict[str, object], place: Path) -> str:
+def _called(tools: ToolRegistry, name: str, arguments: dict[str, object], place: Path) -> str:
     raw = json.dumps(arguments)
     told = tools.execute(tools.parse(ToolCall("c", name, raw))).content
     told = told.replace(str(place), "PLACE")

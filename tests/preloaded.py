@@ -233,7 +233,7 @@ def _build(model: type[BaseModel]) -> None:
 def _fill_caches() -> None:
     """What a process of the program would keep of its first session for the next."""
     from agentcli.agent.prompts import PromptFacts, PromptManager
-    from agentcli.tools.collection import TOOLS
+    from agentcli.tools.registry import TOOLS
 
     PromptManager().system_text(PromptFacts())
     for tool in TOOLS.all().values():

@@ -125,7 +125,7 @@ HOMES = {
     "pickle": {"sessions/state.py"},
     "genai_prices": {"llm/catalog.py"},
     "jinja2": {"agent/prompts/__init__.py"},
-    "yaml": {"knowledge/front_matter.py", "batch/preparing.py"},
+    "yaml": {"knowledge/definitions.py", "batch/preparing.py"},
     "mcp": {"mcp"},
     "mcp_types": {"mcp"},
     "anyio": {"mcp"},

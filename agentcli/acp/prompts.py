@@ -34,7 +34,7 @@ from agentcli.app.own_commands import OwnCommands, own_commands
 from agentcli.app.server_mentions import prompt_text, prompts, takes
 from agentcli.app.undo import undo
 from agentcli.errors import ConfigError, UsageError
-from agentcli.knowledge.tagging import wrap_in_tag
+from agentcli.knowledge.instructions import wrap_in_tag
 from agentcli.sessions.search.finder import exists
 from agentcli.sessions.session import Session
 from agentcli.shell.output import kept_text

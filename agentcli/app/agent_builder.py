@@ -69,8 +69,8 @@ from agentcli.settings import Settings
 from agentcli.system import programs
 from agentcli.system.homes import expanded, state_home, user_home
 from agentcli.tools.base import Tool, ToolContext
-from agentcli.workspace.access_scope import TMP
-from agentcli.workspace.written_places import written_places
+from agentcli.workspace.private import writable_paths
+from agentcli.workspace.scope import TMP
 
 if TYPE_CHECKING:
     from agentcli.mcp.servers import ToolServers
@@ -120,7 +120,7 @@ class AgentBuilder:
         """Run no program of ours from a place that commands of a session may write to."""
         sandbox = self.settings.sandbox
         shared = (TMP,) if sandbox.share_tmp else ()
-        writable = (*sandbox.writable, *shared, *written_places(self.home))
+        writable = (*sandbox.writable, *shared, *writable_paths(self.home))
         programs.distrust((self.workspace, self.home, *writable))
 
     @property

@@ -7,9 +7,8 @@ from pathlib import Path
 
 from agentcli.errors import UsageError
 from agentcli.llm.image_limits import image_limits
-from agentcli.workspace.images import ImageFault, file_url
+from agentcli.workspace.images import ImageFault, file_url, fit_message_images
 from agentcli.workspace.names import display_path
-from agentcli.workspace.scaling import fit_message_images
 
 
 def attached(images: Sequence[Path], objection: Callable[[Path], str]) -> tuple[str, ...]:

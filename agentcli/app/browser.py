@@ -11,7 +11,7 @@ from agentcli.browser.browser import Browser, BrowserSettings
 from agentcli.sandbox.scope_finder import find_access_scope
 from agentcli.sandbox.selection import BUBBLEWRAP, Sandbox
 from agentcli.sessions.session import Session
-from agentcli.workspace.output_folder import OutputFolder
+from agentcli.workspace.private import OutputFolder
 
 FOLDER = "browser"
 

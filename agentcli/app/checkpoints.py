@@ -17,12 +17,12 @@ from agentcli.events.actions import (
 from agentcli.events.observations import CheckpointObservation
 from agentcli.sessions.session import Session
 from agentcli.tools.base import Effect, ToolContext
-from agentcli.tools.collection import ToolCollection
+from agentcli.tools.registry import ToolRegistry
 
 
 def build_checkpointer(
     session: Session,
-    tools: ToolCollection,
+    tools: ToolRegistry,
     context: ToolContext,
     files_to_keep: Callable[[Action], Iterable[Path]],
     agent_changes: Callable[[str], bool],

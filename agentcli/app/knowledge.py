@@ -12,10 +12,10 @@ from agentcli.errors import UsageError
 from agentcli.events import Event
 from agentcli.events.actions import MessageAction
 from agentcli.git.repositories import find_repository
+from agentcli.knowledge.facts import WorkspaceFacts
 from agentcli.knowledge.instructions import MAX_BYTES, repository_root
 from agentcli.knowledge.knowledge import Knowledge
 from agentcli.knowledge.notes import Notes, project_folder, reminder
-from agentcli.knowledge.workspace_facts import WorkspaceFacts
 from agentcli.messages import ToolSchema
 from agentcli.security.redact import Redactor
 from agentcli.sessions.session import Session

@@ -14,8 +14,8 @@ from agentcli.events.progress import Notice
 from agentcli.sandbox.scope_finder import paths_named, why_not_shown
 from agentcli.sessions.session import Session
 from agentcli.tools.base import ToolContext
-from agentcli.workspace.access_scope import TMP
 from agentcli.workspace.names import display_path
+from agentcli.workspace.scope import TMP
 
 BEFORE_MENTIONED = "\n\n[@session:"
 """How the part of a message begins that tells about a session it mentions."""

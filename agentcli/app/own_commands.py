@@ -9,8 +9,8 @@ from pathlib import Path
 
 from agentcli.app.configuration.places import skill_folders, user_file
 from agentcli.app.configuration.trust import is_trusted, trust_store
+from agentcli.knowledge.definitions import OwnCommand, commands_of_project, commands_of_user
 from agentcli.knowledge.knowledge import read_skills
-from agentcli.knowledge.own_commands import OwnCommand, commands_of_project, commands_of_user
 from agentcli.knowledge.skills import Skill, Skills
 from agentcli.security.trust import COMMAND_FOLDER, fingerprint
 from agentcli.settings import KnowledgeSettings

@@ -26,7 +26,7 @@ from agentcli.sessions.library import library_of
 from agentcli.settings import Settings
 from agentcli.system import programs
 from agentcli.system.homes import expanded, user_home
-from agentcli.workspace.access_scope import TMP, AccessScope
+from agentcli.workspace.scope import TMP, AccessScope
 
 OUTPUTS = "outputs"
 TMP_FOLDER = "tmp"

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from agentcli.errors import ToolError, UsageError
 from agentcli.events.actions import server_tool_name
-from agentcli.knowledge.definition_files import split_arguments
-from agentcli.knowledge.tagging import wrap_in_tag
+from agentcli.knowledge.definitions import split_arguments
+from agentcli.knowledge.instructions import wrap_in_tag
 from agentcli.mcp.values import one_line
 from agentcli.shell.output import kept_text
 from agentcli.tools.base import ToolContext

@@ -16,7 +16,7 @@ from agentcli.sandbox.selection import BUBBLEWRAP, Sandbox, SpawnOptions
 from agentcli.security.redact import masked_values
 from agentcli.settings import ServerSettings, is_server_name, named_servers
 from agentcli.system.homes import expanded
-from agentcli.workspace.access_scope import TMP
+from agentcli.workspace.scope import TMP
 
 Learn = Callable[..., None]
 

@@ -20,10 +20,8 @@ from agentcli.shell.python import PythonInterpreter
 from agentcli.shell.shell import Shell
 from agentcli.tools.base import ToolContext
 from agentcli.web.addresses import PageLimits
-from agentcli.workspace.output_folder import OutputFolder
-from agentcli.workspace.private import remove_tree
+from agentcli.workspace.private import OutputFolder, add_writable_paths, remove_tree
 from agentcli.workspace.tracking import FileTracker
-from agentcli.workspace.written_places import add_written_places
 
 _SHELL, _PYTHON = "shell", "python"
 """Folders of a session for the pipes of its interpreters; useless once those have ended."""
@@ -34,7 +32,7 @@ def tool_context(session: Session, containment: Containment, model: str) -> Tool
     settings, sandbox = containment.settings.tools, containment.sandbox
     workspace, agent_home = containment.workspace, session.folder.parents[1]
     if sandbox.contains:
-        add_written_places(agent_home, containment.scope.writable)
+        add_writable_paths(agent_home, containment.scope.writable)
     outputs = OutputFolder(session.outputs, settings.max_outputs_mb * 1_000_000)
     max_chars = settings.max_output_chars
     files = FileTracker(workspace, sandbox.view, session.outputs)

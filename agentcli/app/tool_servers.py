@@ -17,7 +17,7 @@ from agentcli.llm.roles import Roles
 from agentcli.sessions.session import Session
 from agentcli.settings import Settings, named_servers
 from agentcli.tools.base import Tool, ToolContext
-from agentcli.tools.collection import TOOLS, ToolCollection
+from agentcli.tools.registry import TOOLS, ToolRegistry
 
 if TYPE_CHECKING:
     from agentcli.mcp.servers import ToolServers
@@ -56,12 +56,12 @@ def session_tools(
     servers: ToolServers | None,
     models: Roles,
     offered: Callable[[Iterable[Tool[Any]]], Iterable[Tool[Any]]],
-) -> ToolCollection:
+) -> ToolRegistry:
     """Return those tools of a session, including its servers', that `offered` lets through. The
     main one of `models` is told of them."""
     tools = list(_enabled_tools(settings))
     if servers is None:
-        return ToolCollection(offered(tools), context)
+        return ToolRegistry(offered(tools), context)
     from agentcli.mcp.tools import SessionTools
 
     servers.wait()
@@ -73,7 +73,7 @@ def session_tools(
         found = of_servers.later(name)
         return next(iter(offered([found])), None) if found is not None else None
 
-    return ToolCollection(offered([*tools, *of_servers.at_start()]), context, later)
+    return ToolRegistry(offered([*tools, *of_servers.at_start()]), context, later)
 
 
 def report_servers(opened: OpenSession) -> None:

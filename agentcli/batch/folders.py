@@ -24,8 +24,8 @@ from agentcli.sessions.search.finder import new_folder
 from agentcli.system.homes import state_home
 from agentcli.system.processes import process_stat
 from agentcli.system.programs import find_program, user_environ
-from agentcli.workspace.git_layout import GIT
 from agentcli.workspace.private import read_private, remove_tree, replace_durably, try_lock
+from agentcli.workspace.scope import GIT
 
 
 @dataclass(frozen=True)

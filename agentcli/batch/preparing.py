@@ -20,8 +20,8 @@ from agentcli.llm.roles import Roles
 from agentcli.settings import Settings
 from agentcli.system.homes import expanded
 from agentcli.system.programs import user_environ
-from agentcli.workspace.git_layout import GIT
 from agentcli.workspace.private import NotRegular, read_regular, remove_tree
+from agentcli.workspace.scope import GIT
 
 _MOST_BYTES = 200_000_000
 _MOST_FAULTS = 10

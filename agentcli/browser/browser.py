@@ -28,9 +28,8 @@ from agentcli.system import processes
 from agentcli.system.homes import expanded
 from agentcli.system.processes import ENVIRONMENT_MARK
 from agentcli.system.programs import find_program
-from agentcli.workspace.output_folder import OutputFolder
-from agentcli.workspace.private import remove_tree
-from agentcli.workspace.rooted_folder import RootedFolder
+from agentcli.workspace.folders import RootedFolder
+from agentcli.workspace.private import OutputFolder, remove_tree
 
 _NAMES = (
     *("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"),

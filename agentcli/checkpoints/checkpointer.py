@@ -14,9 +14,9 @@ from agentcli.errors import SessionError
 from agentcli.events import Action
 from agentcli.events.observations import CheckpointObservation
 from agentcli.system import programs
-from agentcli.workspace.access_scope import LARGEST_COVERED, Coverage
 from agentcli.workspace.names import is_generated
-from agentcli.workspace.written_places import written_places
+from agentcli.workspace.private import writable_paths
+from agentcli.workspace.scope import LARGEST_COVERED, Coverage
 
 if TYPE_CHECKING:
     from agentcli.checkpoints.snapshots import Checkpoint, Checkpoints
@@ -170,5 +170,5 @@ def checkpoints_of(folder: Path, workspace: str) -> Checkpoints:
     The module is loaded at the first use."""
     from agentcli.checkpoints.snapshots import Checkpoints
 
-    programs.distrust((workspace, *written_places(folder.parent.parent)))
+    programs.distrust((workspace, *writable_paths(folder.parent.parent)))
     return Checkpoints(Path(workspace), folder / "checkpoints", folder.parent.parent)

@@ -13,28 +13,25 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from agentcli.checkpoints.compare import Comparison
-from agentcli.checkpoints.git_controls import has_power
-from agentcli.checkpoints.object_store import EMPTY_TREE, ObjectStore
+from agentcli.checkpoints.compare import Change, Comparison, Report
+from agentcli.checkpoints.objects import EMPTY_TREE, CheckpointError, ObjectStore
 from agentcli.checkpoints.pack_store import PackStore, link_or_copy
-from agentcli.checkpoints.paths import Role, repository_of, role_of
-from agentcli.checkpoints.places import COMMON, WorkspaceFolders, is_common, save_place
-from agentcli.checkpoints.report import Change, Report
-from agentcli.checkpoints.restore import Restorer
-from agentcli.checkpoints.store_git import CheckpointError
-from agentcli.checkpoints.take import SnapshotTaker
-from agentcli.checkpoints.trees import (
-    LEFT_OUT,
-    OUTSIDE,
-    Difference,
-    Trees,
-    is_folder,
-    with_parents,
+from agentcli.checkpoints.paths import (
+    COMMON,
+    Role,
+    WorkspaceFolders,
+    is_common,
+    repository_of,
+    role_of,
+    save_place,
 )
+from agentcli.checkpoints.restore import Restorer, has_power
+from agentcli.checkpoints.take import SnapshotTaker
+from agentcli.checkpoints.trees import LEFT_OUT, OUTSIDE, Difference, Trees, is_folder, with_parents
 from agentcli.git.repositories import id_bytes_by, object_id_bytes
-from agentcli.workspace.git_layout import pointed_place
+from agentcli.workspace.folders import RootedFolder
 from agentcli.workspace.names import GENERATED, first_names
-from agentcli.workspace.rooted_folder import RootedFolder
+from agentcli.workspace.scope import pointed_place
 
 __all__ = ["Change", "Checkpoint", "CheckpointError", "Checkpoints", "Restored"]
 

@@ -3,50 +3,106 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import stat
+import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from operator import attrgetter
 from pathlib import Path
+from typing import Any
 
-from agentcli.checkpoints.git_index import known_ids
-from agentcli.checkpoints.last_snapshot import LastSnapshot, load
-from agentcli.checkpoints.object_files import ObjectFiles
-from agentcli.checkpoints.object_store import EMPTY_TREE, ObjectStore
+from agentcli.checkpoints.objects import EMPTY_TREE, CheckpointError, ObjectStore, has_git
 from agentcli.checkpoints.pack_store import PackStore
-from agentcli.checkpoints.paths import is_pack
-from agentcli.checkpoints.places import (
+from agentcli.checkpoints.paths import (
     COMMON,
     WorkspaceFolders,
     find_place,
     inside,
     is_common,
+    is_pack,
     load_place,
     redirected_outputs,
     save_place,
 )
-from agentcli.checkpoints.read_files import STORED, UNREADABLE, Reader
+from agentcli.checkpoints.read_files import STORED, UNREADABLE, ObjectFiles, Reader, known_ids
 from agentcli.checkpoints.scan import (
+    CAN_BE_MADE_AGAIN,
+    REGENERABLE,
     REPOSITORY,
     FileFacts,
     Scan,
     TooManyFiles,
+    large_folders,
     parse,
     record_of,
     scan,
 )
-from agentcli.checkpoints.size_limits import CAN_BE_MADE_AGAIN, REGENERABLE, large_folders
-from agentcli.checkpoints.store_git import CheckpointError, has_git
-from agentcli.checkpoints.trees import (
-    Entry,
-    FolderChange,
-    LeftOut,
-    Trees,
-    with_parents,
-)
-from agentcli.workspace.rooted_folder import walk
+from agentcli.checkpoints.trees import Entry, FolderChange, LeftOut, Trees, with_parents
+from agentcli.workspace.folders import walk
+from agentcli.workspace.private import replace_atomically
+
+_HEADER = b"agent workspace scan 2"
+_REASONS = ("folders", "files")
+_PATHS = ("extra", "kept", "uncertain", "reported", "touched", "repositories", "suspects")
+
+
+@dataclass
+class LastSnapshot:
+    """`raw` is the last scan, `objects` the records of repositories' object files, `extra` the
+    records of other paths that scans don't see, and `tree` the snapshot of all. `folders` and
+    `files` are left out, each with the reason, except the `kept` paths in them; `reported` paths
+    have been reported as left out. `suspects` are packs touched since they were kept, whose content
+    may have changed."""
+
+    raw: bytes = b""
+    objects: bytes = b""
+    tree: bytes | None = None
+    folders: dict[bytes, str] = field(default_factory=dict)
+    files: dict[bytes, str] = field(default_factory=dict)
+    extra: frozenset[bytes] = frozenset()
+    kept: frozenset[bytes] = frozenset()
+    uncertain: frozenset[bytes] = frozenset()
+    reported: frozenset[bytes] = frozenset()
+    touched: frozenset[bytes] = frozenset()
+    repositories: frozenset[bytes] = frozenset()
+    suspects: frozenset[bytes] = frozenset()
+
+    def save(self, path: Path, root: Path) -> None:
+        facts: dict[str, Any] = {"root": str(root), "tree": (self.tree or b"").hex()}
+        facts["scanned"] = len(self.raw)
+        for name in _REASONS:
+            facts[name] = {os.fsdecode(path): why for path, why in getattr(self, name).items()}
+        for name in _PATHS:
+            facts[name] = sorted(map(os.fsdecode, getattr(self, name)))
+        text = json.dumps(facts).encode()
+        checksum = b"%08x" % zlib.crc32(self.objects, zlib.crc32(self.raw, zlib.crc32(text)))
+        head = (_HEADER, b" ", checksum, b"\n", text, b"\n")
+        replace_atomically(path, *head, self.raw, self.objects)
+
+
+def load(path: Path, root: Path) -> LastSnapshot | None:
+    """Load the cache; None if it can't be relied on."""
+    try:
+        head, text, records = path.read_bytes().split(b"\n", 2)
+    except (OSError, ValueError):
+        return None
+    if head != b"%s %08x" % (_HEADER, zlib.crc32(records, zlib.crc32(text))):
+        return None
+    with contextlib.suppress(ValueError, KeyError, TypeError):
+        facts: dict[str, Any] = json.loads(text)
+        if facts["root"] == str(root):
+            values: dict[str, Any] = {
+                name: frozenset(map(os.fsencode, facts[name])) for name in _PATHS
+            }
+            for name in _REASONS:
+                values[name] = {os.fsencode(path): why for path, why in facts[name].items()}
+            raw, objects = records[: facts["scanned"]], records[facts["scanned"] :]
+            return LastSnapshot(raw, objects, bytes.fromhex(facts["tree"]) or None, **values)
+    return None
+
 
 _CACHE = "scan"
 _ONE_BY_ONE = 100
@@ -192,7 +248,7 @@ class SnapshotTaker:
         entries: dict[bytes, Entry | FolderChange | None] = {f.path: None for f in gone}
         before = after.tree
         with Reader(self.place, self._objects, self._packs) as reader:
-            packs = {f.path: reader.entry(f, after) for f in fresh if is_pack(f.path)}
+            packs = {f.path: reader.entry(f, after.files) for f in fresh if is_pack(f.path)}
             entries |= packs
             ids: dict[bytes, Entry] = {}
             if before is None:
@@ -202,7 +258,9 @@ class SnapshotTaker:
             with self._objects.bulk() if many else contextlib.nullcontext():
                 for facts in fresh:
                     if facts.path not in packs:
-                        entries[facts.path] = ids.get(facts.path) or reader.entry(facts, after)
+                        entries[facts.path] = ids.get(facts.path) or reader.entry(
+                            facts, after.files
+                        )
                 paths = frozenset(after.folders.keys() | after.files.keys() | self._ours)
                 left_out = LeftOut(paths, after.kept)
                 after.tree = self._trees.apply(before or EMPTY_TREE, _nested(entries), left_out)

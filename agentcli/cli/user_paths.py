@@ -14,8 +14,7 @@ from agentcli.errors import SessionError, UsageError
 from agentcli.system.homes import state_home
 from agentcli.system.programs import user_environ
 from agentcli.ui.text import printable
-from agentcli.workspace.private import replacing
-from agentcli.workspace.written_places import written_places
+from agentcli.workspace.private import replacing, writable_paths
 
 _CHOOSE_ANOTHER = "choose another name, or name what the link leads to"
 _MOST_LINKS = 40
@@ -58,7 +57,7 @@ def resolved_target(path: Path) -> Path:
     """Return where `path`, which is to be written, really is. Raises UsageError for a link on the
     way in a place that commands can write: one of them may have left it, to lead the agent to what
     only the user may write. Raises OSError for a loop of links."""
-    written = [Path(place) for place in written_places(home()) if place != "/"]
+    written = [Path(place) for place in writable_paths(home()) if place != "/"]
     place, waiting, links = Path("/"), [*reversed(path.absolute().parts[1:])], 0
     while waiting:
         part = waiting.pop()

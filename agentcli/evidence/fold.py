@@ -26,6 +26,7 @@ from agentcli.events.observations import (
     ToolResultObservation,
 )
 from agentcli.events.requirements import RequirementJudgedObservation
+from agentcli.evidence import Evidence, EvidenceStatus, Outcome, TestRun
 from agentcli.evidence.runners import (
     RunnerCall,
     is_below,
@@ -34,7 +35,6 @@ from agentcli.evidence.runners import (
     may_test,
     places_of,
 )
-from agentcli.evidence.values import Evidence, Outcome, Status, TestRun
 
 if TYPE_CHECKING:
     from agentcli.evidence.scripts import ScriptTests
@@ -276,7 +276,7 @@ class EvidenceFold:
     ) -> None:
         if (tests := running.tests) is None:
             return
-        from agentcli.evidence.outcomes import outcome_of
+        from agentcli.evidence.scripts import outcome_of
 
         for number, command in enumerate(tests.tests):
             found = outcome_of(tests, number, code, output)
@@ -347,7 +347,7 @@ class EvidenceFold:
             ),
         )
 
-    def _status(self) -> Status:
+    def _status(self) -> EvidenceStatus:
         if not self._runs:
             return "not_run" if self._changes else "none"
         newer = [run for run in self._runs if self._age(run) != "older"]

@@ -10,8 +10,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
+from agentcli.evidence import Outcome
 from agentcli.evidence.runners import RunnerCall, call_of, may_test
 from agentcli.security.commands.grammar import TimeLimit, Unreadable, read
 from agentcli.security.commands.known_commands import is_read_only
@@ -21,6 +22,7 @@ from agentcli.security.commands.wrappers import command_name, unwrap
 
 if TYPE_CHECKING:
     from tree_sitter import Node
+
 
 _READING_S = 1.0
 _MAX_DEPTH = 8
@@ -296,3 +298,36 @@ def _entered(folder: str | None, to: str | None) -> str | None:
 
 _CODES = ("zero", "other")
 _NOT_ZERO = re.compile(r"0*[1-9]\d?|0*1\d\d")
+
+
+_NO_SUCH_COMMAND = (126, 127)
+_BEGINNING = 2_000
+_PRINTED: tuple[Literal["failed", "passed"], ...] = ("failed", "passed")
+"""Outcomes that a runner's summary may tell; a failure counts more."""
+_NO_FOLDER = re.compile(r"^.*: (?:line \d+: )?cd: ", re.MULTILINE)
+
+
+def outcome_of(
+    tests: ScriptTests, number: int, exit_code: int | None, output: str
+) -> tuple[Outcome, str] | None:
+    """Return the outcome of the test `number` of a script that ended with `exit_code` (None: not
+    known), and the reason if it is unknown. None if no test was run."""
+    runner = tests.tests[number].runner
+    if exit_code == 0 and number in tests.if_zero:
+        if runner.printed("untested", output):
+            return "unknown", "it ran no test"
+        return "passed", ""
+    if exit_code and number in tests.if_failed:
+        if (
+            exit_code in _NO_SUCH_COMMAND
+            or exit_code in runner.none
+            or _NO_FOLDER.search(output[:_BEGINNING])
+        ):
+            return None
+        return "failed", ""
+    for outcome in _PRINTED:
+        if runner.printed(outcome, output):
+            return outcome, ""
+    if exit_code is None:
+        return "unknown", "how it ended is not known"
+    return "unknown", f"exit {exit_code} is not that of the tests alone"

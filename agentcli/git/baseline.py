@@ -31,7 +31,8 @@ from agentcli.git.quarantine import (
     why,
 )
 from agentcli.git.repositories import FolderListing, inner_git_folders, is_worktree_folder
-from agentcli.workspace.git_layout import (
+from agentcli.workspace.opening import opened_below, opened_folder
+from agentcli.workspace.scope import (
     DATA_FOLDERS,
     GIT,
     INFO,
@@ -45,7 +46,6 @@ from agentcli.workspace.git_layout import (
     named_place,
     real_place,
 )
-from agentcli.workspace.opening import opened_below, opened_folder
 
 MOST_NAMES = 5_000
 _MOST_FOUND = 500

@@ -33,7 +33,15 @@ from agentcli.git.repositories import (
     object_id_bytes,
 )
 from agentcli.git.watch_record import Inventory, entry_version
-from agentcli.workspace.git_layout import (
+from agentcli.workspace.names import display_path, first_names
+from agentcli.workspace.opening import (
+    clear_set_id,
+    hands_down_its_group,
+    opened_below,
+    opened_folder,
+)
+from agentcli.workspace.private import read_private, read_regular
+from agentcli.workspace.scope import (
     DATA_FOLDERS,
     GIT,
     MODULES,
@@ -42,10 +50,6 @@ from agentcli.workspace.git_layout import (
     pointed_place,
     real_place,
 )
-from agentcli.workspace.names import display_path, first_names
-from agentcli.workspace.opening import opened_below, opened_folder
-from agentcli.workspace.private import read_private, read_regular
-from agentcli.workspace.set_id import clear_set_id, hands_down_its_group
 
 _LONGEST_PATH = 4096
 """git opens no file with a longer path."""

@@ -25,8 +25,8 @@ from agentcli.git.config import is_among, parse
 from agentcli.git.repositories import folders_of, git_folders_in, top_of
 from agentcli.git.safe import GitQueries
 from agentcli.system.programs import find_on, find_program
-from agentcli.workspace.git_layout import MODULES
 from agentcli.workspace.private import read_private
+from agentcli.workspace.scope import MODULES
 
 _MOST_BYTES = 1_000_000
 _MOST_FILES = 200

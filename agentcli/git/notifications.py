@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 
 from agentcli.git.baseline import Baseline
-from agentcli.workspace.git_layout import (
+from agentcli.workspace.scope import (
     ASIDE,
     DATA_FOLDERS,
     INFO,

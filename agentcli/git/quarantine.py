@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from agentcli.workspace.git_layout import ASIDE
 from agentcli.workspace.private import copy_owner_and_mode, read_regular, replacing, write_private
+from agentcli.workspace.scope import ASIDE
 
 LARGEST_KNOWN = 262_144
 """Largest file whose content is kept so that it can be restored, in bytes."""

@@ -17,7 +17,10 @@ from typing import NamedTuple
 
 from agentcli.git.config import parse
 from agentcli.git.index import GITLINK, GITLINK_MODE, LARGEST, read_index
-from agentcli.workspace.git_layout import (
+from agentcli.workspace.names import GENERATED
+from agentcli.workspace.opening import opened_folder
+from agentcli.workspace.private import listable, read_private
+from agentcli.workspace.scope import (
     DATA_FOLDERS,
     GIT,
     INFO,
@@ -29,9 +32,6 @@ from agentcli.workspace.git_layout import (
     pointed_place,
     real_place,
 )
-from agentcli.workspace.names import GENERATED
-from agentcli.workspace.opening import opened_folder
-from agentcli.workspace.private import listable, read_private
 
 _MAX_FILE_BYTES = 65_536
 _LARGEST_CONFIG = 1_000_000

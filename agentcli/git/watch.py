@@ -24,10 +24,9 @@ from agentcli.git.notifications import Notifications
 from agentcli.git.quarantine import Finding, Identity, Quarantine, Removals, identity, why
 from agentcli.git.watch_record import RecordFile, WatchRecord, in_use, inventory, unfinished
 from agentcli.interrupts import shield
-from agentcli.workspace.access_scope import AccessScope
-from agentcli.workspace.git_layout import GIT, MODULES
 from agentcli.workspace.guard import CLOCK_SLACK_NS
 from agentcli.workspace.names import display_path, first_names, quoted_path
+from agentcli.workspace.scope import GIT, MODULES, AccessScope
 
 FOLDER = "git-set-aside"
 """Where taken files are kept: in the session's folder, which commands can't see."""

@@ -16,9 +16,9 @@ from typing import Any
 from agentcli.git.baseline import Baseline
 from agentcli.git.quarantine import FileRecord, Identity, identity
 from agentcli.git.repositories import git_folders_below
-from agentcli.workspace.git_layout import DATA_FOLDERS
+from agentcli.workspace.folders import walk
 from agentcli.workspace.private import read_regular, try_lock
-from agentcli.workspace.rooted_folder import walk
+from agentcli.workspace.scope import DATA_FOLDERS
 
 _LARGEST = 50_000_000
 

@@ -18,18 +18,19 @@ from agentcli.events.actions import MessageAction, RecallAction, RewindAction
 from agentcli.events.live import live, newest_first
 from agentcli.events.observations import RecallObservation
 from agentcli.events.progress import Notice
+from agentcli.knowledge.facts import WorkspaceFacts, ascii_safe
 from agentcli.knowledge.instructions import (
     MAX_BYTES,
     InstructionFile,
     Instructions,
+    digest,
     find_instructions,
     repository_root,
+    wrap_in_tag,
 )
 from agentcli.knowledge.skills import Skill, Skills, TaskCall, load_skills
-from agentcli.knowledge.tagging import digest, wrap_in_tag
-from agentcli.knowledge.workspace_facts import WorkspaceFacts, ascii_safe
-from agentcli.workspace.bounded_files import nothing_against
 from agentcli.workspace.names import PROJECT_SKILL_FOLDERS, first_names
+from agentcli.workspace.text import nothing_against
 
 if TYPE_CHECKING:
     from agentcli.knowledge.notes import Notes

@@ -22,9 +22,9 @@ from agentcli.errors import ToolError
 from agentcli.events import Event, Source
 from agentcli.events.actions import MessageAction
 from agentcli.events.live import newest_first
-from agentcli.knowledge.tagging import digest, escape_tags
-from agentcli.workspace.bounded_files import UnreadableText, read_bounded
+from agentcli.knowledge.instructions import digest, escape_tags
 from agentcli.workspace.private import locked, replace_durably
+from agentcli.workspace.text import UnreadableText, read_bounded
 
 Target = Literal["memory", "user"]
 

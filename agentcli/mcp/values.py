@@ -11,7 +11,7 @@ from agentcli.events.actions import server_tool_name
 from agentcli.messages import ToolSchema
 from agentcli.sandbox.selection import SpawnOptions
 from agentcli.shell.output import clean
-from agentcli.tools.json_schema import parameters
+from agentcli.tools.base import parameters
 
 
 @dataclass(frozen=True)

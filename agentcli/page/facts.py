@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from agentcli.events.observations import AgentStateChangedObservation
+from agentcli.evidence import Evidence
 from agentcli.evidence.fold import evidence_of
-from agentcli.evidence.values import Evidence
 from agentcli.page.history import History
 from agentcli.page.markup import element, facts, fold, line
 from agentcli.page.timeline import time_element

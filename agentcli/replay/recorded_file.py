@@ -13,9 +13,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
 
 from agentcli.errors import SessionError
-from agentcli.workspace.folder_writer import FolderWriter
+from agentcli.workspace.folders import FolderWriter, walk
 from agentcli.workspace.private import read_regular
-from agentcli.workspace.rooted_folder import walk
 
 _USUAL = 0o644
 _OF_FOLDERS = 0o755

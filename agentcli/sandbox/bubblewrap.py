@@ -18,9 +18,9 @@ from pathlib import Path
 
 from agentcli.git.repositories import is_git_folder
 from agentcli.sandbox.seccomp import AF_INET, AF_INET6, AF_UNIX, seccomp_program
-from agentcli.workspace.access_scope import TMP, AccessScope
+from agentcli.workspace.opening import hands_down_its_group
 from agentcli.workspace.private import write_private
-from agentcli.workspace.set_id import hands_down_its_group
+from agentcli.workspace.scope import TMP, AccessScope
 
 _UNIX_SOCKETS = Path("/proc/net/unix")
 MOST_SINGLE = 200

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agentcli.sandbox.selection import BUBBLEWRAP, Sandbox
-from agentcli.workspace.access_scope import TMP, AccessScope
+from agentcli.workspace.scope import TMP, AccessScope
 
 _NETWORK_FAILURES = re.compile(
     r"[Cc]ould(?:n't| not) resolve (?:host|proxy)|unable to resolve host address"

@@ -30,8 +30,8 @@ from agentcli.sandbox.seccomp import (
     seccomp_program,
     set_no_new_privileges,
 )
-from agentcli.workspace.access_scope import OF_THE_KERNEL, AccessScope
-from agentcli.workspace.set_id import hands_down_its_group
+from agentcli.workspace.opening import hands_down_its_group
+from agentcli.workspace.scope import OF_THE_KERNEL, AccessScope
 
 SHARED_MEMORY, TERMINALS = Path("/dev/shm"), Path("/dev/pts")
 _OWN_DEVICES = (

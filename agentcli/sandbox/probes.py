@@ -25,7 +25,7 @@ from agentcli.sandbox.landlock import (
 from agentcli.sandbox.probe_driver import ATTACKS, WORK
 from agentcli.sandbox.selection import Sandbox, SpawnOptions
 from agentcli.system.processes import process_stat
-from agentcli.workspace.access_scope import AccessScope
+from agentcli.workspace.scope import AccessScope
 
 _LIMIT_S = 30
 

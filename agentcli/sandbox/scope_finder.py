@@ -27,8 +27,8 @@ from agentcli.git.repositories import (
 from agentcli.sandbox.environment import read_words
 from agentcli.system import programs
 from agentcli.system.homes import user_home
-from agentcli.workspace.access_scope import TMP, AccessScope
 from agentcli.workspace.private import WRITABLE_BY_OTHERS
+from agentcli.workspace.scope import TMP, AccessScope
 
 _BASES = {
     ".config": "XDG_CONFIG_HOME",

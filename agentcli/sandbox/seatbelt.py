@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from agentcli.workspace.access_scope import AccessScope
+from agentcli.workspace.scope import AccessScope
 
 _HEAD = """\
 (version 1)

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 from agentcli.errors import ConfigError
 from agentcli.sandbox.environment import session_caches
 from agentcli.system.programs import find_program
-from agentcli.workspace.access_scope import AccessScope
 from agentcli.workspace.private import dump_json
+from agentcli.workspace.scope import AccessScope
 
 if TYPE_CHECKING:
     from agentcli.sandbox.renames import Renames

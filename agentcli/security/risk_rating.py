@@ -39,7 +39,7 @@ from agentcli.security.commands.script import Script, SimpleCommand, Words, quot
 from agentcli.security.commands.shell_parse import parse_script
 from agentcli.security.commands.shell_paths import Expander, Target
 from agentcli.security.commands.wrappers import INTERPRETERS, SHELLS, command_name
-from agentcli.workspace.access_scope import AccessScope
+from agentcli.workspace.scope import AccessScope
 
 
 class Category(NamedTuple):

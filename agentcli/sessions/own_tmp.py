@@ -8,8 +8,8 @@ from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 
-from agentcli.workspace.access_scope import TMP
-from agentcli.workspace.rooted_folder import walk
+from agentcli.workspace.folders import walk
+from agentcli.workspace.scope import TMP
 
 _MOST_ENTRIES = 2_000
 _OF_TOOLS = re.compile(

@@ -17,10 +17,9 @@ from agentcli.shell.exchange import Exchange, Outcome, stop
 from agentcli.shell.output import HEAD_SHARE, Capture, LiveOutput, clean
 from agentcli.shell.terminal import Terminal
 from agentcli.system.processes import ENVIRONMENT_MARK, ProcessHandle
-from agentcli.workspace.access_scope import AccessScope
 from agentcli.workspace.names import OUTPUTS_VARIABLE
-from agentcli.workspace.output_folder import OutputFolder
-from agentcli.workspace.private import private_folder
+from agentcli.workspace.private import OutputFolder, private_folder
+from agentcli.workspace.scope import AccessScope
 
 _STARTS = 5
 """How often to try to start: paths that the sandbox hides may come and go."""

@@ -14,8 +14,7 @@ from agentcli.shell.exchange import Outcome
 from agentcli.shell.output import Capture, RenderedOutput
 from agentcli.system import processes
 from agentcli.system.processes import ProcessHandle, ProcessStat
-from agentcli.workspace.output_folder import DISK_BYTES
-from agentcli.workspace.private import read_private, write_private
+from agentcli.workspace.private import DISK_BYTES, read_private, write_private
 
 _LADDER = ((signal.SIGTERM, 2.0), (signal.SIGKILL, 1.0))
 _STRUCK = {128 + signum for signum in (signal.SIGHUP, signal.SIGTERM, signal.SIGKILL)}

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from agentcli.messages import SLACK_CHARS
 from agentcli.workspace.names import output_name
-from agentcli.workspace.output_folder import DISK_BYTES, OutputFolder
+from agentcli.workspace.private import DISK_BYTES, OutputFolder
 
 KEEP_BYTES = 262_144
 HEAD_SHARE = 0.5

@@ -24,8 +24,7 @@ from agentcli.shell.time_limit import stop_at_limit
 from agentcli.shell.variables import Exports, storable
 from agentcli.system import processes
 from agentcli.system.processes import ENVIRONMENT_MARK
-from agentcli.workspace.output_folder import DISK_BYTES
-from agentcli.workspace.private import remove_tree, reserve
+from agentcli.workspace.private import DISK_BYTES, remove_tree, reserve
 
 _LONGEST_TYPED_LINE = 4000
 _JOB_CHARS = 4000

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from agentcli.errors import ToolError, os_error_text
 from agentcli.events.actions import BrowseInteractiveAction
 from agentcli.events.observations import BrowserOutputObservation
-from agentcli.knowledge.tagging import wrap_in_tag
+from agentcli.knowledge.instructions import wrap_in_tag
 from agentcli.tools.base import (
     Effect,
     Seconds,

@@ -18,7 +18,7 @@ from agentcli.tools.read import numbered, shortened, split_lines
 from agentcli.tools.write import diff, introduced_error
 from agentcli.workspace.text import TextFile
 from agentcli.workspace.tracking import undo_text
-from agentcli.workspace.walking import existing
+from agentcli.workspace.walk import existing
 
 _MAX_UNDO_BYTES = 256_000
 _CONTEXT_LINES = 2

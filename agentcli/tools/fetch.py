@@ -10,7 +10,7 @@ from typing import Any
 from agentcli.errors import ToolError, os_error_text
 from agentcli.events.actions import BrowseURLAction
 from agentcli.events.observations import BrowserOutputObservation
-from agentcli.knowledge.tagging import wrap_in_tag
+from agentcli.knowledge.instructions import wrap_in_tag
 from agentcli.shell.output import SOURCE_HEAD_SHARE, kept_text
 from agentcli.shell.variables import WITHHELD
 from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolResult, with_notes

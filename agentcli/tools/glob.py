@@ -15,7 +15,7 @@ from agentcli.events.actions import GlobAction
 from agentcli.events.observations import SearchObservation
 from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolResult
 from agentcli.workspace.names import in_outputs, parse_path
-from agentcli.workspace.walking import Glob, WalkedEntry, existing, walk
+from agentcli.workspace.walk import Glob, WalkedEntry, existing, walk
 
 MAX_RESULTS = 200
 MAX_SECONDS = 30

@@ -19,11 +19,10 @@ from agentcli.events.observations import SearchObservation
 from agentcli.system.programs import find_program
 from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolResult
 from agentcli.tools.read import shortened, split_lines
-from agentcli.workspace.matching import Matcher
-from agentcli.workspace.ripgrep import PatternError, Ripgrep
+from agentcli.workspace.search import Matcher, PatternError, Ripgrep
 from agentcli.workspace.text import MAX_FILE_BYTES, decode
 from agentcli.workspace.tracking import FileTracker
-from agentcli.workspace.walking import Folder, Glob, existing, folders, walk
+from agentcli.workspace.walk import Folder, Glob, existing, folders, walk
 
 MAX_SECONDS = 30
 MAX_PATTERN_CHARACTERS = 10_000

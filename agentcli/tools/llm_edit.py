@@ -12,7 +12,7 @@ from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolRe
 from agentcli.tools.edit import save_edit
 from agentcli.tools.read import split_lines
 from agentcli.tools.write import introduced_error
-from agentcli.workspace.walking import existing
+from agentcli.workspace.walk import existing
 
 _MOST_LINES = 600
 _MOST_CHARS = 60_000

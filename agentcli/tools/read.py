@@ -25,7 +25,7 @@ from agentcli.workspace.names import display_path, size_text
 from agentcli.workspace.opening import Entry
 from agentcli.workspace.text import MAX_FILE_BYTES, TextFile, decode, digest, text_file
 from agentcli.workspace.tracking import FileTracker
-from agentcli.workspace.walking import existing
+from agentcli.workspace.walk import existing
 
 MAX_LINES = 2000
 MAX_CHARACTERS = 100_000

@@ -14,7 +14,7 @@ from agentcli.events.observations import FileWriteObservation
 from agentcli.shell.variables import WITHHELD
 from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolResult
 from agentcli.tools.read import split_lines
-from agentcli.workspace.text import TextFile, common_ends, os_errors_told
+from agentcli.workspace.text import TextFile, common_ends, load_toml, os_errors_told
 
 MAX_DIFF_CHARACTERS = 60_000
 _MAX_COMPARED_LINES = 20_000
@@ -140,10 +140,6 @@ def _syntax_error(shown: str, text: str) -> str | None:
         elif shown.endswith(".json"):
             json.loads(text)
         elif shown.endswith(".toml"):
-            from agentcli.workspace.toml_text import (
-                load_toml,  # here, as it takes 6 ms that few runs need
-            )
-
             load_toml(text)
     except SyntaxError as error:
         return f"line {error.lineno}: {error.msg}"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from agentcli.evidence.values import NOTHING, Evidence, TestRun
+from agentcli.evidence import NOTHING, Evidence, TestRun
 from agentcli.messages import Usage
 from agentcli.ui.text import printable
 from agentcli.workspace.names import first_names

@@ -1,24 +1,148 @@
-"""Decides what may be read and written: by the access scope and the user's rules, and never devices
-or processes."""
+"""x"""
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import re
 import stat
 import time
 from collections import deque
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from threading import Lock
+from typing import Literal
 
 from agentcli.errors import ToolError
-from agentcli.workspace.access_scope import AccessScope
 from agentcli.workspace.names import display_path
-from agentcli.workspace.reading_rules import ReadingRules
+from agentcli.workspace.private import read_private
+from agentcli.workspace.scope import AccessScope
+
+_NAMES = re.compile(
+    r"(?:id_(?:rsa|dsa|ecdsa|ed25519)(?:_sk)?"
+    r"|.*\.(?:kdbx?|ppk|p12|pfx|jks|keystore|keychain-db|agekey|env|tfstate)"
+    r"|wallet\.dat|\.env(?:\.(?!example$|sample$|template$|dist$|defaults?$).*|rc)?"
+    r"|\.(?:netrc|pgpass|htpasswd|.*_history)"
+    r"|(?:.*[._-])?(?:credentials?|secrets?|passwords?|api[_-]?keys?|(?:access|auth)[_-]?tokens?)"
+    r"(?:\.(?:json|ya?ml|toml|ini|cfg|conf|txt|csv|env|xml|properties|db|sqlite3?))?)"
+    r"(?:\.(?:bak|backup|old|orig|save|\d+)|~)?",
+    re.IGNORECASE,
+)
+_START_FILES = frozenset(
+    (
+        *(".bashrc", ".bash_profile", ".bash_login", ".profile", ".bash_aliases", ".bash_logout"),
+        *(".zshrc", ".zshenv", ".zprofile", ".zlogin", ".kshrc", ".cshrc", ".tcshrc", ".login"),
+        *(".xonshrc", ".xprofile", ".xsessionrc", ".config/zsh/.zshrc", ".config/xonsh/rc.xsh"),
+        *(".config/fish/config.fish", ".config/nushell/env.nu", ".config/nushell/config.nu"),
+    )
+)
+"""Files of a home in which people export keys."""
+_SOURCES = frozenset(
+    (
+        *(".c", ".cc", ".cpp", ".cs", ".css", ".go", ".h", ".hpp", ".html", ".java", ".js", ".jsx"),
+        *(".kt", ".lua", ".mjs", ".php", ".pl", ".py", ".pyi", ".rb", ".rs", ".scala", ".swift"),
+        *(".svg", ".ts", ".tsx", ".vue"),
+    )
+)
+"""Not searched for keys: most files of a tree are such, and what they hold is published."""
+_LARGEST_KEY = 100_000
+_HEAD = 4_096
+"""Bytes of a file in which a key is looked for."""
+_KEY = re.compile(
+    rb"-----BEGIN (?:[A-Z0-9]+ ){0,3}PRIVATE KEY|PuTTY-User-Key-File|AGE-SECRET-KEY-1"
+    rb'|"private_key(?:_id)?"\s*:|\A\x03\xd9\xa2\x9a'
+)
+_INSTALLED = re.compile(
+    r"/(?:usr|lib\w*|s?bin|nix/store|snap|System|Library|opt/homebrew)/"
+    r"|.*/(?:site-packages|dist-packages|node_modules|\.cargo/registry|go/pkg/mod)/",
+    re.DOTALL,
+)
+"""What is installed is published, whatever its name."""
+_HOMES = re.compile(r"/(?:home|Users)/[^/]+/|/root/")
+_OTHERS = 0o077
+
+
+def looks_secret(path: str, home: Path) -> str:
+    """Return why the file at a resolved path looks like a secret, as a clause that begins with
+    "it"; "" if it does not."""
+    if _INSTALLED.match(path):
+        return ""
+    file = Path(path)
+    with contextlib.suppress(OSError, ValueError):
+        info = file.lstat()
+        if not stat.S_ISREG(info.st_mode):
+            return ""
+        at_home = path.startswith(f"{home}/")
+        if at_home and path.removeprefix(f"{home}/") in _START_FILES:
+            return "it is a file in which people export keys"
+        if _NAMES.fullmatch(file.name):
+            return "it has the name of a secret"
+        private = not info.st_mode & _OTHERS and not _makes_private_files()
+        if private and (at_home or _HOMES.match(path)):
+            return "it is in a home, and nobody else may read it"
+        if file.suffix.lower() not in _SOURCES and info.st_size <= _LARGEST_KEY:
+            head = read_private(file, _HEAD) or b""
+            # Without NULs, UTF-16 is searched too.
+            return "it holds a key" if _KEY.search(head.replace(b"\0", b"")) else ""
+    return ""
+
+
+@functools.cache
+def _makes_private_files() -> bool:
+    """Return whether new files of this user are private anyway, so that it says nothing."""
+    before = os.umask(0o077)
+    os.umask(before)
+    return before & 0o044 == 0o044
+
+
+@dataclass(frozen=True)
+class ReadingRule:
+    """A rule of the user about files for `tool` ("": whatever reads). `matches` takes a resolved
+    path; `told` names the rule."""
+
+    decision: Literal["allow", "ask", "deny"]
+    tool: str
+    matches: Callable[[str], bool]
+    told: str
+
+
+@dataclass(frozen=True)
+class ReadingRules:
+    """The user's rules about files."""
+
+    rules: Sequence[ReadingRule] = ()
+    asks: bool = True
+    """Whether anything is asked about; nothing is in `yolo` mode."""
+    scope: AccessScope | None = None
+    """What was given to the session; a file elsewhere that looks like a secret is asked about."""
+
+    def objection(self, path: str, tool: str = "", *, unasked: bool = False) -> str:
+        """Return what keeps `tool` from the file at the resolved `path`; "" if nothing does. With
+        `unasked`, what must be asked about is kept from it like what a rule denies."""
+        if told := self._told("deny", path, tool):
+            return f"{told} denies it"
+        if not unasked or not self.asks:
+            return ""
+        if told := self._told("ask", path, tool):
+            return f"{told} asks for it"
+        if self.scope is None or self.scope.is_given(Path(path)) or self._told("allow", path, tool):
+            return ""
+        return looks_secret(path, self.scope.home)
+
+    def may_object_below(self, top: Path) -> bool:
+        """Return whether any file below the resolved folder `top` may be kept from being read."""
+        if any(rule.decision != "allow" for rule in self.rules):
+            return True
+        return self.asks and self.scope is not None and not self.scope.is_given(top)
+
+    def _told(self, decision: str, path: str, tool: str) -> str:
+        """Return the first rule with this decision about the file, in words; "" if none is."""
+        about = (r for r in self.rules if r.decision == decision and r.tool in ("", tool))
+        return next((rule.told for rule in about if rule.matches(path)), "")
+
 
 _OF_THE_SYSTEM = re.compile(r"/dev(?:/.*)?|/proc/(?:\d+|self|thread-self|kcore|kmsg)(?:/.*)?", re.S)
 """Devices, and the memory, environment and view of processes; matches lexical and resolved

@@ -1,5 +1,6 @@
 """The agent's own files, which only our user can access, and the only way to read a file that
-others could have put there."""
+others could have put there.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +12,9 @@ import stat
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from itertools import count
 from pathlib import Path
+from threading import Lock
 from typing import Any, BinaryIO
 
 _LOCK_S = 5.0
@@ -344,3 +347,108 @@ def _files_removed(folder: int, deadline: float) -> list[str]:
 def _identity(folder: int) -> tuple[int, int]:
     info = os.fstat(folder)
     return info.st_dev, info.st_ino
+
+
+_FILE = "written-places.json"
+_MOST = 500
+
+
+def writable_paths(home: Path) -> list[str]:
+    """Return the folders, newest last; none if the file in the agent's state folder `home` is
+    missing or damaged."""
+    try:
+        found = json.loads((home / _FILE).read_bytes())
+    except (OSError, ValueError):
+        return []
+    known = found if isinstance(found, list) else []
+    return [place for place in known if isinstance(place, str) and place.startswith("/")]
+
+
+def add_writable_paths(home: Path, folders: Iterable[Path]) -> None:
+    """Add `folders` to the list; do nothing if it can't be written."""
+    known = writable_paths(home)
+    new = [str(folder) for folder in folders if str(folder) not in known]
+    if not new:
+        return
+    with suppress(OSError):
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        dump_json(home / _FILE, [*known, *new][-_MOST:], shared=True)
+
+
+MOST_BYTES = 1_000_000_000
+"""Default limit for all outputs of a session."""
+DISK_BYTES = 50_000_000
+"""Limit for one output."""
+
+
+class OutputFolder:
+    """Limits how much output is kept.
+
+    Nothing is ever removed to make room, because the model has been told where it is. Once the
+    folder is full, further output is not kept, and the model is told so.
+    """
+
+    def __init__(self, path: Path, most_bytes: int = MOST_BYTES) -> None:
+        self.path = path
+        self._most = most_bytes
+        self._used: int | None = None
+        self._logs: list[Path] = []
+        self._lock = Lock()
+        """Each command in the background writes from a thread of its own."""
+
+    @property
+    def full(self) -> str:
+        """Why output is no longer kept, as part of a sentence."""
+        return f"this session has reached its limit of {self._most:,} bytes of saved output"
+
+    @property
+    def room(self) -> int:
+        """How many more bytes may be written."""
+        if self._used is None:
+            self._used = self._count()
+        growing = sum(map(_size, self._logs))
+        return max(0, self._most - self._used - growing)
+
+    def take(self, wanted: int) -> int:
+        """Reserve up to `wanted` bytes and return how many may be written."""
+        with self._lock:
+            taken = min(wanted, self.room)
+            self._used = (self._used or 0) + taken
+        return taken
+
+    def give_back(self, count: int) -> None:
+        """Undo `take` for bytes that were removed."""
+        with self._lock:
+            self._used = (self._used or 0) - count
+
+    def new_path(self, name: str) -> Path:
+        """Return an unused path: `name` with a number in place of `{}`."""
+        paths = (self.path / name.replace("{}", str(number)) for number in count(1))
+        return next(path for path in paths if not path.exists())
+
+    def add(self, name: str, data: bytes) -> Path:
+        """Write `data` to a new file named as by `new_path`. Raises OSError, also if there is no
+        room."""
+        if (taken := self.take(len(data))) < len(data):
+            self.give_back(taken)
+            raise OSError(self.full)
+        path = reserve(self.new_path(name))
+        path.write_bytes(data)
+        return path
+
+    def add_log(self, path: Path) -> None:
+        """Add a new file that others write to; its current size always counts."""
+        self._used = self._count() if self._used is None else self._used
+        self._logs.append(path)
+
+    def _count(self) -> int:
+        with suppress(OSError), os.scandir(self.path) as entries:
+            return sum(_size(Path(entry.path)) for entry in entries)
+        return 0
+
+
+def _size(path: Path) -> int:
+    """Return how many bytes of a file count; capped, as a job can make its log any length."""
+    with suppress(OSError):
+        return min(path.lstat().st_size, DISK_BYTES)
+    return 0

@@ -18,11 +18,10 @@ from agentcli.events.observations import (
     FileReadObservation,
     FileWriteObservation,
 )
-from agentcli.workspace.access_scope import AccessScope
-from agentcli.workspace.guard import Guard
+from agentcli.workspace.guard import Guard, ReadingRules
 from agentcli.workspace.names import display_path, in_outputs, output_name, parse_path, size_text
 from agentcli.workspace.opening import Entry, list_folder, open_file, replace_file
-from agentcli.workspace.reading_rules import ReadingRules
+from agentcli.workspace.scope import AccessScope
 from agentcli.workspace.text import (
     MAX_FILE_BYTES,
     TextFile,

@@ -10,12 +10,12 @@ from agentcli.events.observations import ReplyDiscardedObservation
 from agentcli.memory.projection import project
 from agentcli.messages import FinishReason, Reply, Role, ToolCall, Usage
 from agentcli.sessions.state import AgentState
-from agentcli.tools.collection import TOOLS, ToolCollection
+from agentcli.tools.registry import TOOLS, ToolRegistry
 from tests.agent.histories import History
 
 
 def events_of(text="", finish=FinishReason.STOP, calls=()):
-    tools = ToolCollection(TOOLS.all().values(), context=None)
+    tools = ToolRegistry(TOOLS.all().values(), context=None)
     reply = Reply(text, tuple(calls), finish, Usage(), "m", "r1")
     return [e.model_copy(update={"id": n}) for n, e in enumerate(reply_events(reply, tools))]
 

@@ -211,7 +211,7 @@ def test_a_managed_file_that_others_could_have_written_is_refused(place):
 
 
 def test_a_key_of_very_many_parts_is_not_read():
-    from agentcli.workspace.toml_text import LongKeyError, load_toml
+    from agentcli.workspace.text import LongKeyError, load_toml
 
     assert load_toml("a." * 49 + "a = 1\nb = '" + "." * 1_000 + "'")["b"]
     for text in ("a." * 50 + "a = 1", "[" + "'a' . " * 50 + "a]", 'x = {"a".' + "b." * 60 + "c=1}"):

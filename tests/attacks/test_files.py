@@ -13,9 +13,9 @@ import pytest
 from agentcli.errors import ToolError
 from agentcli.tools import edit, glob, grep, read, write
 from agentcli.tools.base import Tool, ToolContext, ToolResult
-from agentcli.workspace.access_scope import AccessScope
 from agentcli.workspace.opening import open_file
-from agentcli.workspace.output_folder import OutputFolder
+from agentcli.workspace.private import OutputFolder
+from agentcli.workspace.scope import AccessScope
 from agentcli.workspace.tracking import FileTracker
 
 CANARY = "canary-7f3a: nobody may read this\n"

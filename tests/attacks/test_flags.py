@@ -12,7 +12,7 @@ import pytest
 
 import agentcli
 from agentcli.git.mirrors import clone, mirror
-from agentcli.workspace.ripgrep import Ripgrep
+from agentcli.workspace.search import Ripgrep
 
 PACKAGE = Path(agentcli.__file__).parent
 CALLS = frozenset({"run", "Popen", "call", "check_call", "check_output", "spawn"})
@@ -27,7 +27,7 @@ STARTS = {
     "batch/processes.py": _STDIN,
     "browser/browser.py": _STDIN,
     "checkpoints/scan.py": "names follow -path, and begin with ./",
-    "checkpoints/store_git.py": "names of objects come by stdin, paths with them",
+    "checkpoints/objects.py": "names of objects come by stdin, paths with them",
     "cli/commands/demo.py": _OURS,
     "cli/commands/doctor.py": _OURS,
     "cli/conversation/user_programs.py": "an editor gets a whole path, all else comes by stdin",

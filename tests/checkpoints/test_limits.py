@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from agentcli.checkpoints import read_files as snapshot_read
+from agentcli.checkpoints import scan as snapshot_limits
 from agentcli.checkpoints import scan as snapshot_scan
-from agentcli.checkpoints import size_limits as snapshot_limits
 from agentcli.checkpoints import take as snapshot_take
 from agentcli.checkpoints.scan import scan
 from agentcli.checkpoints.snapshots import CheckpointError, Checkpoints

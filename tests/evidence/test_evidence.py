@@ -15,8 +15,8 @@ from agentcli.events.observations import (
     SessionStartedObservation,
 )
 from agentcli.events.requirements import RequirementJudgedObservation
+from agentcli.evidence import Evidence
 from agentcli.evidence.fold import child_tests, evidence_of
-from agentcli.evidence.values import Evidence
 
 
 class Log:

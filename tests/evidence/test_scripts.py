@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentcli.evidence.outcomes import outcome_of
 from agentcli.evidence.runners import is_test_file
+from agentcli.evidence.scripts import outcome_of
 from agentcli.evidence.scripts import tests_in as read
 
 LOOKS_LIKE_TESTS = {

@@ -11,7 +11,7 @@ import pytest
 from agentcli.hooks.runner import HookRun, HookRunner
 from agentcli.sandbox.selection import choose_sandbox
 from agentcli.system import processes
-from agentcli.workspace.access_scope import AccessScope
+from agentcli.workspace.scope import AccessScope
 from tests.sandbox.sandboxes import LAYERS
 
 

@@ -7,11 +7,13 @@ import sys
 
 import pytest
 
-from agentcli.knowledge.folder_listing import grouped_by_pattern, listing_entries
-from agentcli.knowledge.instructions import find_instructions
-from agentcli.knowledge.outline import LONG_CHARS, condensed_instructions
-from agentcli.knowledge.project_tools import project_tools
-from agentcli.knowledge.workspace_facts import WorkspaceFacts
+from agentcli.knowledge.facts import (
+    WorkspaceFacts,
+    grouped_by_pattern,
+    listing_entries,
+    project_tools,
+)
+from agentcli.knowledge.instructions import LONG_CHARS, condensed_instructions, find_instructions
 from agentcli.system.programs import interpreter_of
 
 

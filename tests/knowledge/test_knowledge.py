@@ -9,9 +9,8 @@ import pytest
 from agentcli.events import ReplyPart, Source
 from agentcli.events.actions import MessageAction, RewindAction
 from agentcli.events.observations import RecallObservation
-from agentcli.knowledge.instructions import MAX_BYTES, find_instructions
+from agentcli.knowledge.instructions import MAX_BYTES, find_instructions, wrap_in_tag
 from agentcli.knowledge.knowledge import Knowledge
-from agentcli.knowledge.tagging import wrap_in_tag
 from agentcli.settings import KnowledgeSettings
 
 RELEASING = "---\ntriggers: [release]\n---\nTag with make tag."

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentcli.knowledge.front_matter import parse
+from agentcli.knowledge.definitions import parse
 from agentcli.knowledge.skills import load_skills
-from agentcli.workspace.bounded_files import UnreadableText
+from agentcli.workspace.text import UnreadableText
 
 KNOWLEDGE = """---
 name: releasing

@@ -16,8 +16,8 @@ from agentcli.sandbox.seccomp import _system_calls, seccomp_installer
 from agentcli.sandbox.selection import Sandbox, choose_sandbox
 from agentcli.shell.command_result import CommandResult
 from agentcli.shell.shell import Shell
-from agentcli.workspace.access_scope import AccessScope
-from agentcli.workspace.output_folder import OutputFolder
+from agentcli.workspace.private import OutputFolder
+from agentcli.workspace.scope import AccessScope
 
 _ANYWHERE = AccessScope(Path("/"), Path("/"), (), mounts={Path("/tmp"): Path("/tmp")})
 GIT = (

@@ -22,8 +22,8 @@ from agentcli.sandbox.probes import expected, probe, surprises
 from agentcli.sandbox.selection import Sandbox, choose_sandbox
 from agentcli.shell.python import PythonInterpreter
 from agentcli.system import processes
-from agentcli.workspace.access_scope import AccessScope
-from agentcli.workspace.output_folder import OutputFolder
+from agentcli.workspace.private import OutputFolder
+from agentcli.workspace.scope import AccessScope
 from tests.sandbox.sandboxes import GIT, LAYERS, Place, git, make_place, make_repository
 from tests.shell.shells import sound, until
 
@@ -89,7 +89,7 @@ def test_the_same_holds_for_a_user_without_rights(everyones, layer):
     shutil.copytree(ours, folder / "agentcli", ignore=shutil.ignore_patterns("__pycache__"))
     program = (
         "import json; from pathlib import Path\n"
-        "from agentcli.workspace.access_scope import AccessScope\n"
+        "from agentcli.workspace.scope import AccessScope\n"
         "from agentcli.sandbox.selection import Sandbox, choose_sandbox\n"
         "from agentcli.sandbox.probes import probe, surprises\n"
         f"here = Path({str(folder)!r}); layer = {layer!r}\n"

@@ -18,7 +18,7 @@ from agentcli.events.actions import (
     ToolCallAction,
 )
 from agentcli.security.policy.hard_blocks import HardBlocks
-from agentcli.workspace.access_scope import AccessScope
+from agentcli.workspace.scope import AccessScope
 from tests.tables import each_row
 
 

@@ -23,7 +23,7 @@ from agentcli.events.actions import (
 from agentcli.events.base import Risk
 from agentcli.security.policy.policy import Policy
 from agentcli.security.policy.rules import parse_grants, parse_rule
-from agentcli.workspace.access_scope import AccessScope, Coverage
+from agentcli.workspace.scope import AccessScope, Coverage
 from tests.tables import each_row
 
 EFFECTS = {

@@ -16,7 +16,7 @@ from agentcli.events.actions import (
 )
 from agentcli.events.base import Risk
 from agentcli.security.risk_rating import rate_by_rules
-from agentcli.workspace.access_scope import AccessScope
+from agentcli.workspace.scope import AccessScope
 from tests.tables import each_row
 
 

@@ -34,7 +34,7 @@ from agentcli.security.policy.rules import (
     parse_rule,
     split_grants,
 )
-from agentcli.tools.collection import rule_patterns
+from agentcli.tools.registry import rule_patterns
 from tests.security.corpus import ALLOWED, NEVER_ALLOWED, RULES
 from tests.security.escapes import KNOWN, UNKNOWN
 from tests.tables import each_row

@@ -15,8 +15,8 @@ from agentcli.shell.python import PythonInterpreter
 from agentcli.shell.shell import Shell
 from agentcli.shell.variables import Exports
 from agentcli.system import processes
-from agentcli.workspace.access_scope import AccessScope
-from agentcli.workspace.output_folder import OutputFolder
+from agentcli.workspace.private import OutputFolder
+from agentcli.workspace.scope import AccessScope
 
 LIMIT_S = 30
 HAS_PROC = Path("/proc/self/syscall").exists()

@@ -13,7 +13,7 @@ from agentcli.errors import TurnInterrupted
 from agentcli.shell.command_result import CommandResult
 from agentcli.shell.shell import Shell
 from agentcli.system import processes
-from agentcli.workspace.output_folder import OutputFolder
+from agentcli.workspace.private import OutputFolder
 from tests.shell.shells import is_alive, make_shell, needs_proc, sound, until
 
 

@@ -21,7 +21,7 @@ from agentcli.shell.output import (
     RenderedOutput,
     clean,
 )
-from agentcli.workspace.output_folder import OutputFolder
+from agentcli.workspace.private import OutputFolder
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from typing import Any, cast
 import pytest
 
 from agentcli.tools.base import Tool, ToolContext, ToolResult
-from agentcli.workspace.output_folder import OutputFolder
+from agentcli.workspace.private import OutputFolder
 from agentcli.workspace.tracking import FileTracker
 
 

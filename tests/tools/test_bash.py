@@ -12,8 +12,8 @@ from agentcli.messages import ToolCall
 from agentcli.shell.python import PythonInterpreter
 from agentcli.shell.shell import Shell
 from agentcli.tools.base import ToolContext
-from agentcli.tools.collection import TOOLS, ToolCollection
-from agentcli.workspace.output_folder import OutputFolder
+from agentcli.tools.registry import TOOLS, ToolRegistry
+from agentcli.workspace.private import OutputFolder
 from agentcli.workspace.tracking import FileTracker
 from tests.sandbox.sandboxes import LAYERS, make_place
 
@@ -32,7 +32,7 @@ def call(tmp_path):
         shell=Shell(cwd=str(tmp_path / "work"), scratch=tmp_path / "shell", **place),
         python=PythonInterpreter(cwd=str(tmp_path / "work"), scratch=tmp_path / "python", **place),
     )
-    tools = ToolCollection(TOOLS.all().values(), context)
+    tools = ToolRegistry(TOOLS.all().values(), context)
 
     def call(tool: str, **arguments):
         return tools.execute(tools.parse(ToolCall("c", tool, json.dumps(arguments)))).content
@@ -135,7 +135,7 @@ def inside(tmp_path):
         ),
         sandbox=place.sandbox,
     )
-    tools = ToolCollection(TOOLS.all().values(), context)
+    tools = ToolRegistry(TOOLS.all().values(), context)
 
     def call(tool: str, **arguments):
         action = tools.parse(ToolCall("c", tool, json.dumps(arguments)))

@@ -10,7 +10,7 @@ import pytest
 from agentcli.events.actions import ToolCallAction
 from agentcli.messages import ToolCall
 from agentcli.tools.base import Effect, Tool, ToolArguments, ToolResult
-from agentcli.tools.collection import ToolCollection
+from agentcli.tools.registry import ToolRegistry
 
 
 class Count(ToolArguments):
@@ -24,7 +24,7 @@ def counts(result: ToolResult = ToolResult("3"), **options: Any) -> Tool[Count]:
 
 
 def called(tool, context, arguments="{}"):
-    tools = ToolCollection([tool], context)
+    tools = ToolRegistry([tool], context)
     action = tools.parse(ToolCall("a", "count", arguments))
     return action, tools.execute(action)
 

@@ -10,7 +10,7 @@ from agentcli.errors import ToolError
 from agentcli.events.actions import SearchAction
 from agentcli.events.observations import SearchObservation
 from agentcli.tools.grep import TOOL
-from agentcli.workspace.access_scope import AccessScope
+from agentcli.workspace.scope import AccessScope
 from agentcli.workspace.tracking import FileTracker
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agentcli.tools.json_schema import parameters
+from agentcli.tools.base import parameters
 
 
 def test_references_are_followed_and_what_tells_a_model_nothing_is_left_out():

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from agentcli.evidence import values
-from agentcli.evidence.values import Evidence
+from agentcli.evidence import Evidence, TestRun
 from agentcli.ui.summary import RunSummary, closing_facts, evidence_lines
 from agentcli.ui.text import cells
 
@@ -17,7 +16,7 @@ def test_nothing_is_said_of_nothing():
 
 
 def test_each_line_says_one_thing_and_names_its_event():
-    run = values.TestRun(41, "pytest -q", "pytest", "passed", session_id="20261123-1200-ab12")
+    run = TestRun(41, "pytest -q", "pytest", "passed", session_id="20261123-1200-ab12")
     lines = told(
         status="passed",
         tests=(run,),

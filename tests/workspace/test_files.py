@@ -17,9 +17,9 @@ from agentcli.events.observations import (
     FileReadObservation,
     FileWriteObservation,
 )
-from agentcli.workspace.access_scope import AccessScope
 from agentcli.workspace.names import display_path, parse_path
 from agentcli.workspace.private import replace_atomically
+from agentcli.workspace.scope import AccessScope
 from agentcli.workspace.text import TextFile, digest, text_file
 from agentcli.workspace.tracking import FileTracker, undo_text
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agentcli.workspace.git_layout import is_control_file, is_routine_git_file
+from agentcli.workspace.scope import is_control_file, is_routine_git_file
 
 DAILY = """
     HEAD ORIG_HEAD FETCH_HEAD MERGE_HEAD MERGE_MSG MERGE_MODE MERGE_RR MERGE_AUTOSTASH SQUASH_MSG

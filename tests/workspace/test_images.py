@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentcli.workspace.images import Image, ImageFault, file_url, inspected
+from agentcli.workspace.images import ImageFacts, ImageFault, file_url, inspected
 
 
 def png(width: int = 1, height: int = 1, tail: bytes = b"") -> bytes:
@@ -71,7 +71,7 @@ def test_kind_and_size_are_read_from_the_bytes(make, width, height):
 
 
 def test_a_png_has_its_size_at_its_head():
-    assert inspected(png(20, 3)) == Image("png", 20, 3)
+    assert inspected(png(20, 3)) == ImageFacts("png", 20, 3)
 
 
 @given(st.sampled_from([make(7, 9) for make in MAKERS]), st.data())

@@ -8,8 +8,8 @@ import pytest
 
 from agentcli.security.policy.rule import reading_rules
 from agentcli.security.policy.rules import parse_rule
-from agentcli.workspace.access_scope import AccessScope
-from agentcli.workspace.reading_rules import ReadingRules
+from agentcli.workspace.guard import ReadingRules
+from agentcli.workspace.scope import AccessScope
 from agentcli.workspace.tracking import FileTracker
 
 

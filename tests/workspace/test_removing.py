@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from agentcli.workspace.folders import walk
 from agentcli.workspace.private import remove_tree
-from agentcli.workspace.rooted_folder import walk
 
 _NEST = """
 import os, sys

@@ -14,8 +14,14 @@ from PIL import Image, ImageDraw
 
 from agentcli.llm.image_limits import image_limits
 from agentcli.messages import ImageLimits
-from agentcli.workspace.images import MAX_BYTES, ImageFault, data_url
-from agentcli.workspace.scaling import fit_data_url, fit_image, fit_message_images
+from agentcli.workspace.images import (
+    MAX_BYTES,
+    ImageFault,
+    data_url,
+    fit_data_url,
+    fit_image,
+    fit_message_images,
+)
 from tests.workspace.test_images import _chunk, jpeg, png
 
 LIMITS = ImageLimits()

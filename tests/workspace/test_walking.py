@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentcli.workspace.walking import Glob, compile_wildcards, expand_braces, walk
+from agentcli.workspace.walk import Glob, compile_wildcards, expand_braces, walk
 
 
 def files(top):

@@ -14,8 +14,7 @@ from agentcli.events.requirements import RequirementJudgedObservation
 from agentcli.interrupts import shield
 from agentcli.sandbox.selection import Sandbox
 from agentcli.shell.shell import Shell
-from agentcli.workspace.output_folder import OutputFolder
-from agentcli.workspace.private import remove_tree
+from agentcli.workspace.private import OutputFolder, remove_tree
 
 LIMIT_S = 600.0
 """Default limit for one run."""

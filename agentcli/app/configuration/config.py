@@ -29,7 +29,7 @@ from agentcli.settings import (
     flatten,
 )
 from agentcli.workspace.private import NotRegular, ownership_fault, read_regular
-from agentcli.workspace.toml_text import LongKeyError, load_toml, toml_text
+from agentcli.workspace.text import LongKeyError, load_toml, toml_text
 
 ENVIRONMENT_KEYS = {
     "AGENT_MODEL": "model.name",
@@ -142,7 +142,7 @@ def _tightening(
 def _rule_fault(text: str) -> str:
     """Return what is wrong with a project's rule; "" if nothing is."""
     from agentcli.security.policy.rules import check_rule, parse_rule
-    from agentcli.tools.collection import rule_patterns
+    from agentcli.tools.registry import rule_patterns
 
     try:
         check_rule(parse_rule(text, "deny", "its rule"), rule_patterns())

@@ -13,7 +13,7 @@ from pathlib import Path
 from agentcli.app.configuration.places import keys_file
 from agentcli.errors import ConfigError
 from agentcli.workspace.private import locked, read_regular, replace_durably
-from agentcli.workspace.toml_text import load_toml, toml_text
+from agentcli.workspace.text import load_toml, toml_text
 
 _MAX_BYTES = 100_000
 _FOR_OTHERS = 0o077

@@ -15,7 +15,7 @@ from tomlkit.items import AbstractTable
 from agentcli.app.configuration.config import check_setting, key_path, read_file
 from agentcli.errors import ConfigError
 from agentcli.workspace.private import replace_durably
-from agentcli.workspace.toml_text import toml_text
+from agentcli.workspace.text import toml_text
 
 
 def set_in_file(path: Path, key: str, value: Any) -> None:

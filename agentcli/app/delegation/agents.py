@@ -8,10 +8,10 @@ from typing import Any
 
 from agentcli.app.configuration.places import user_file
 from agentcli.errors import ToolError
-from agentcli.knowledge.agents import AgentDefinition, find_agents
+from agentcli.knowledge.definitions import AgentDefinition, find_agents
 from agentcli.settings import Settings
 from agentcli.tools.base import Effect, Tool
-from agentcli.tools.collection import TOOLS
+from agentcli.tools.registry import TOOLS
 
 AGENT_FOLDER_NAME = "agents"
 DELEGATE = "delegate"

@@ -9,7 +9,7 @@ from typing import Any
 
 from agentcli.app.delegation.agents import NEVER
 from agentcli.events.actions import SystemMessageAction
-from agentcli.knowledge.agents import AgentDefinition
+from agentcli.knowledge.definitions import AgentDefinition
 from agentcli.llm.roles import ROLES
 from agentcli.sessions.state import State
 from agentcli.settings import Settings

@@ -20,7 +20,7 @@ from agentcli.events.actions import AgentDelegateAction, MessageAction
 from agentcli.events.approval import Approval
 from agentcli.events.observations import DecisionObservation
 from agentcli.events.progress import ChildProgress, Status, StepDone
-from agentcli.knowledge.agents import AgentDefinition
+from agentcli.knowledge.definitions import AgentDefinition
 from agentcli.sessions.session import Session, Subscriber
 
 

@@ -28,7 +28,7 @@ from agentcli.security.policy.rule import Decision
 from agentcli.security.policy.rules import SavedRules, parse_grants
 from agentcli.security.risk_judge import Analyzer, Judge, model_rating
 from agentcli.security.risk_rating import rate_by_rules
-from agentcli.tools.collection import rule_patterns
+from agentcli.tools.registry import rule_patterns
 from agentcli.web.addresses import refused_at_once
 
 

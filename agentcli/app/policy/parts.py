@@ -10,8 +10,8 @@ from agentcli.app.sandbox import Containment
 from agentcli.sessions.session import Session
 from agentcli.settings import AgentSettings
 from agentcli.tools.base import ToolContext
-from agentcli.tools.collection import ToolCollection
-from agentcli.workspace.access_scope import Coverage
+from agentcli.tools.registry import ToolRegistry
+from agentcli.workspace.scope import Coverage
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class PolicyParts:
 
     session: Session
     containment: Containment
-    tools: ToolCollection
+    tools: ToolRegistry
     context: ToolContext
     agent: AgentSettings
     judge: Callable[[str], str]

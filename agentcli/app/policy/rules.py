@@ -11,7 +11,7 @@ from agentcli.security.policy.rule import Decision, Rule
 from agentcli.security.policy.rules import SavedRules, check_rule, parse_rule
 from agentcli.settings import Settings
 from agentcli.tools.base import Effect
-from agentcli.tools.collection import TOOLS, rule_patterns
+from agentcli.tools.registry import TOOLS, rule_patterns
 
 _DECISIONS: tuple[Decision, ...] = ("deny", "ask", "allow")
 

@@ -21,8 +21,8 @@ from agentcli.security.policy.rule import Rule
 from agentcli.security.policy.rule import reading_rules as of_rules
 from agentcli.settings import Settings
 from agentcli.system.homes import user_home
-from agentcli.workspace.access_scope import AccessScope, Coverage
-from agentcli.workspace.reading_rules import ReadingRules
+from agentcli.workspace.guard import ReadingRules
+from agentcli.workspace.scope import AccessScope, Coverage
 
 if TYPE_CHECKING:
     from agentcli.app.policy.full_policy import FullPolicy

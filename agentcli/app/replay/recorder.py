@@ -22,9 +22,9 @@ from agentcli.security.redact import Redactor
 from agentcli.sessions.session import SessionRecord
 from agentcli.settings import Settings, flatten
 from agentcli.system.programs import find_program
+from agentcli.workspace.folders import walk
 from agentcli.workspace.names import is_generated, size_text
 from agentcli.workspace.private import replace_atomically
-from agentcli.workspace.rooted_folder import walk
 
 _MOST_BYTES = 64_000_000
 """Most bytes of files. A recording is read as a whole, and belongs beside tests."""

@@ -25,7 +25,7 @@ from agentcli.security.redact import Redactor
 from agentcli.sessions.session import Session
 from agentcli.settings import Settings
 from agentcli.tools.base import ToolArguments, ToolContext, ToolResult
-from agentcli.tools.collection import TOOLS, ToolCollection
+from agentcli.tools.registry import TOOLS, ToolRegistry
 
 _LAYERS = ("bubblewrap", "landlock", "seatbelt")
 _JOB_S = 30.0
@@ -106,7 +106,7 @@ class ReplayTools:
             for name in names
             if name in every
         ]
-        self._tools = ToolCollection(tools, context)
+        self._tools = ToolRegistry(tools, context)
 
     def close(self) -> None:
         self._ending.close()

@@ -53,7 +53,7 @@ from agentcli.shell.shell import Shell
 from agentcli.system.programs import distrusted, find_program, sanitize_environment, user_environ
 from agentcli.ui.summary import count
 from agentcli.ui.text import folded, say
-from agentcli.workspace.output_folder import OutputFolder
+from agentcli.workspace.private import OutputFolder
 
 _VERSION_LIMIT_S = 5
 _SHELL_LIMIT_S = 10

@@ -28,7 +28,7 @@ from agentcli.errors import (
     os_error_text,
 )
 from agentcli.events import Event, Progress
-from agentcli.evidence.late import LateEvidence
+from agentcli.evidence.deferred import DeferredEvidence
 from agentcli.interrupts import shield, unshielded
 from agentcli.sessions import inbox
 from agentcli.sessions.search.session_totals import SessionTotals
@@ -72,7 +72,7 @@ class Conversation:
         """Name of the next session to begin."""
         self._ready: Prepared | None = ready
         self._counter = SessionTotals()
-        self._evidence = LateEvidence()
+        self._evidence = DeferredEvidence()
         self._notifier: TerminalNotifier | None = None
         self._stale = False
         """Whether the disk may be ahead of the open session."""
@@ -327,7 +327,7 @@ class Conversation:
     def _subscribers(self, session: Session) -> Sequence[Subscriber]:
         self._renderer.expect(session.pending_actions())
         self._notifier = notifier_of(session, self.settings.ui)
-        self._evidence = LateEvidence(session.events)
+        self._evidence = DeferredEvidence(session.events)
         return [self._renderer, self.status, self, self._notifier]
 
     # --- turns

@@ -47,7 +47,7 @@ from agentcli.ui.resume_summary import one_line, summarise
 from agentcli.ui.screen import terminal_colors, terminal_size
 from agentcli.ui.text import Span, printable
 from agentcli.ui.transcript import transcript
-from agentcli.workspace.walking import walk
+from agentcli.workspace.walk import walk
 
 _MOST_SESSIONS = 200
 

@@ -24,8 +24,8 @@ from agentcli.replay.recording import Recording
 from agentcli.sessions.history import cut_at
 from agentcli.sessions.session import SessionRecord
 from agentcli.ui.text import say_note
-from agentcli.workspace.git_layout import is_control_file
 from agentcli.workspace.names import display_path
+from agentcli.workspace.scope import is_control_file
 
 
 def continue_with_model(

@@ -19,7 +19,7 @@ from agentcli.cli.running.notifying import notifier_of
 from agentcli.cli.running.summary import summarise_run
 from agentcli.cli.user_paths import write_to_named
 from agentcli.errors import OutputError, SessionError, TurnInterrupted, UsageError
-from agentcli.evidence.late import LateEvidence
+from agentcli.evidence.deferred import DeferredEvidence
 from agentcli.sessions.search.session_totals import SessionTotals
 from agentcli.sessions.session import Session, Subscriber
 from agentcli.settings import UISettings
@@ -37,7 +37,7 @@ class OutcomeReporter:
         self._flags = flags
         self._started = time.monotonic()
         self._counter = SessionTotals()
-        self._evidence = LateEvidence()
+        self._evidence = DeferredEvidence()
         self._exit_code: int | None = None
         self._is_working = False
         self._unheard: BrokenPipeError | OutputError | None = None
@@ -56,7 +56,7 @@ class OutcomeReporter:
 
     def subscribers(self, session: Session) -> list[Subscriber]:
         self.session = session
-        self._evidence = LateEvidence(session.events)
+        self._evidence = DeferredEvidence(session.events)
         self.renderer.expect(session.pending_actions())
         self._json = self._writer(session.id)
         told: list[Subscriber] = [self.renderer, self._json] if self._json else [self.renderer]

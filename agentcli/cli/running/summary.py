@@ -13,7 +13,7 @@ from agentcli.app.sandbox import TMP_FOLDER
 from agentcli.errors import AgentError, SessionError, TurnInterrupted, os_error_text
 from agentcli.events.live import newest
 from agentcli.events.observations import SessionStartedObservation
-from agentcli.evidence.values import Evidence
+from agentcli.evidence import Evidence
 from agentcli.sandbox.selection import BUBBLEWRAP
 from agentcli.sessions.own_tmp import left_in_tmp
 from agentcli.sessions.search.session_totals import SessionTotals
@@ -21,7 +21,7 @@ from agentcli.sessions.session import Session
 from agentcli.sessions.state import AgentState
 from agentcli.sessions.stream_redactor import NoSecrets
 from agentcli.ui.summary import RunSummary
-from agentcli.workspace.access_scope import TMP
+from agentcli.workspace.scope import TMP
 
 
 def interruption_result(interrupt: TurnInterrupted) -> TurnResult:

@@ -23,9 +23,9 @@ from agentcli.sessions.session import read_session
 from agentcli.system.homes import user_home
 from agentcli.system.programs import user_environ
 from agentcli.tools.base import Effect
-from agentcli.tools.collection import TOOLS
+from agentcli.tools.registry import TOOLS
 from agentcli.ui.text import say_note
-from agentcli.workspace.access_scope import AccessScope
+from agentcli.workspace.scope import AccessScope
 from agentcli.workspace.tracking import FileTracker
 
 Against = Annotated[

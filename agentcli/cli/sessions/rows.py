@@ -19,8 +19,7 @@ from agentcli.ui.choices import Choice, aligned
 from agentcli.ui.resume_summary import how_it_ended
 from agentcli.ui.summary import ago, count, money, quantity
 from agentcli.ui.text import Line, Span, Style, printable, say_note
-from agentcli.workspace.output_folder import DISK_BYTES
-from agentcli.workspace.private import read_private
+from agentcli.workspace.private import DISK_BYTES, read_private
 
 _LONG_AGO_DAYS = 30
 _STYLES: dict[str, Style] = {"failed": "red", "finished": "green"}

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from agentcli.security.commands.script import Script, SimpleCommand
 from agentcli.security.commands.shell_paths import Expander, Target
-from agentcli.workspace.access_scope import AccessScope
-from agentcli.workspace.secret_looks import looks_secret
+from agentcli.workspace.guard import looks_secret
+from agentcli.workspace.scope import AccessScope
 
 _SEARCH_BELOW = frozenset(("grep", "egrep", "fgrep", "rg", "diff"))
 """Commands that show the content of the files below a folder that they are given."""

@@ -31,8 +31,8 @@ from agentcli.security.commands.script import SimpleCommand, quoted
 from agentcli.security.commands.shell_parse import parse_script
 from agentcli.security.commands.shell_paths import Expander, Target
 from agentcli.security.risk_rating import risk_names, risk_pattern
-from agentcli.workspace.access_scope import AccessScope, Coverage
-from agentcli.workspace.rooted_folder import walk
+from agentcli.workspace.folders import walk
+from agentcli.workspace.scope import AccessScope, Coverage
 
 _MOST_FILES = 500
 """Most files named by an action that are added to the checkpoint before it."""

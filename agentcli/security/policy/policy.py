@@ -43,8 +43,8 @@ from agentcli.security.policy.rules import (
     parse_grants,
     split_grants,
 )
-from agentcli.workspace.access_scope import AccessScope, Coverage
-from agentcli.workspace.secret_looks import looks_secret
+from agentcli.workspace.guard import looks_secret
+from agentcli.workspace.scope import AccessScope, Coverage
 
 _NAMES_SECRET = "it names a file that looks like a secret"
 Mode = Literal["ask", "auto-edit", "plan", "yolo"]

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
 
-from agentcli.workspace.access_scope import AccessScope
-from agentcli.workspace.reading_rules import ReadingRule, ReadingRules
+from agentcli.workspace.guard import ReadingRule, ReadingRules
+from agentcli.workspace.scope import AccessScope
 
 Decision = Literal["allow", "ask", "deny"]
 Pattern = Literal["", "command", "path", "url"]

@@ -15,7 +15,7 @@ from agentcli.sessions.library import store_of
 from agentcli.sessions.manage.staging import BEING_CREATED_S, force_rmtree, set_aside
 from agentcli.sessions.search.finder import SessionTree, session_states
 from agentcli.sessions.state import State
-from agentcli.workspace.rooted_folder import walk
+from agentcli.workspace.folders import walk
 
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _BLOCK_BYTES = 512

@@ -19,9 +19,9 @@ from agentcli.cli.sessions.past_actions import Against, past_actions, policy_of
 from agentcli.errors import ConfigError, UsageError
 from agentcli.security.policy.rule import Rule
 from agentcli.security.policy.rules import check_rule, parse_rule
-from agentcli.tools.collection import rule_patterns
+from agentcli.tools.registry import rule_patterns
 from agentcli.ui.text import printable
-from agentcli.workspace.toml_text import load_toml
+from agentcli.workspace.text import load_toml
 
 _ORDER = ("allow", "ask", "deny")
 

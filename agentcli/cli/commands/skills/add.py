@@ -25,7 +25,7 @@ from agentcli.cli.skill_common import ProjectFlag, target_folder
 from agentcli.cli.terminal import confirmed, working
 from agentcli.errors import UsageError
 from agentcli.git.mirrors import CloneFailed, clone, is_url
-from agentcli.knowledge.skill_sources import SkillSource, find_sources
+from agentcli.knowledge.skills import SkillSource, find_sources
 from agentcli.system.homes import expanded
 from agentcli.system.programs import find_program, user_environ
 from agentcli.ui.summary import count

@@ -15,8 +15,7 @@ from agentcli.cli.options import Json, Yes, argument
 from agentcli.cli.skill_common import ProjectFlag, known_skills, target_folder
 from agentcli.cli.terminal import confirmed
 from agentcli.errors import UsageError, os_error_text
-from agentcli.knowledge.skill_sources import remove_skill
-from agentcli.knowledge.skills import SKILL_FILE
+from agentcli.knowledge.skills import SKILL_FILE, remove_skill
 from agentcli.ui.text import reveal_hidden, say_note
 
 

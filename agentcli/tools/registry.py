@@ -25,8 +25,7 @@ from agentcli.mended_json import mended
 from agentcli.messages import ImageLimits, ToolCall, ToolSchema
 from agentcli.security.policy.rule import Pattern
 from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolResult, with_notes
-from agentcli.workspace.images import ImageFault
-from agentcli.workspace.scaling import fit_data_url, image_name
+from agentcli.workspace.images import ImageFault, fit_data_url, image_name
 
 MAX_PARALLEL_CALLS = 8
 TELL_SIZE_FROM = 10_000
@@ -46,7 +45,7 @@ def rule_patterns() -> Mapping[str, Pattern]:
     return {name: tool.rules for name, tool in TOOLS.all().items()}
 
 
-class ToolCollection:
+class ToolRegistry:
     """The tools of a session. `later` finds one that came to be during the session. Raises
     ValueError when two tools have the same name."""
 

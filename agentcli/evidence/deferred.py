@@ -1,5 +1,4 @@
-"""Evidence of a running session. Gathering starts once the first request is sent, so that it delays
-nothing."""
+"""Evidence of a running session, gathered once its first request is sent, to delay nothing."""
 
 from __future__ import annotations
 
@@ -7,14 +6,14 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from agentcli.events.progress import Status
-from agentcli.evidence.values import Evidence
+from agentcli.evidence import Evidence
 
 if TYPE_CHECKING:
     from agentcli.events import Event, Progress
     from agentcli.evidence.fold import EvidenceFold
 
 
-class LateEvidence:
+class DeferredEvidence:
     """A subscriber that gathers evidence; `past` are the events that the session already has."""
 
     def __init__(self, past: Iterable[Event] = ()) -> None:
