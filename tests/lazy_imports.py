@@ -6,15 +6,14 @@ Times are those of the import alone, on two cores with Python 3.11.
 _LAYER = "13 ms, all five; when the session's commands are prepared"
 _SERVERS = "5 ms, all four; for whoever has tool servers"
 LAZY_IMPORTS = {
+    ("app/session_tools.py", "agentcli.browser.browser"): "only where browsing is on",
+    ("app/containment.py", "agentcli.sandbox.loopback"): "to open a port for the user",
     ("agent/prompts/__init__.py", "jinja2"): "25 ms; system texts are kept once they are made",
     ("api/session.py", "agentcli.api.opening"): "30 ms; the command line opens sessions itself",
     ("api/session.py", "agentcli.api.streaming"): "only for turns that are told as they go",
-    ("app/checkpoints.py", "agentcli.security.commands.known_commands"): "30 ms; later",
-    (
-        "app/delegation/lazy_children.py",
-        "agentcli.app.delegation.children",
-    ): "5 ms; for what is delegated",
-    ("app/git_watch.py", "agentcli.sandbox.renames"): "4 ms; for sessions in bubblewrap only",
+    ("app/session_tools.py", "agentcli.security.commands.known_commands"): "30 ms; later",
+    ("app/agent_builder.py", "agentcli.app.children"): "5 ms; for what is delegated",
+    ("app/session_tools.py", "agentcli.sandbox.renames"): "4 ms; for sessions in bubblewrap only",
     ("app/hooks.py", "agentcli.security.commands.shell_words"): "only for hooks of a project",
     ("app/knowledge.py", "agentcli.sessions.search.excerpts"): "75 ms, with SQLite; for one tool",
     (
@@ -23,29 +22,24 @@ LAZY_IMPORTS = {
     ): "100 ms; after the first reply",
     ("app/policy/session_policy.py", "agentcli.app.policy.rules"): "30 ms; where there are rules",
     (
-        "app/checks/requirement_spec.py",
-        "agentcli.app.checks.answer_schema",
+        "app/requirements.py",
+        "agentcli.app.answer_schema",
     ): "150 ms, with jsonschema, where it is used",
     (
-        "app/checks/requirement_spec.py",
+        "app/requirements.py",
         "agentcli.security.commands.shell_parse",
     ): "30 ms; for --check",
-    ("app/checks/requirements.py", "agentcli.app.checks.check"): "for --check only",
-    ("app/checks/requirements.py", "agentcli.evidence.fold"): "10 ms; for --require-evidence only",
+    ("app/requirements.py", "agentcli.app.check"): "for --check only",
+    ("app/requirements.py", "agentcli.evidence.fold"): "10 ms; for --require-evidence only",
     ("evidence/deferred.py", "agentcli.evidence.fold"): "10 ms; after the first reply",
-    (
-        "app/checks/requirements.py",
-        "agentcli.app.checks.answer_schema",
-    ): "150 ms; for --output-schema",
     (
         "app/configuration/config.py",
         "agentcli.app.configuration.project_servers",
     ): "for folders that are trusted",
-    ("app/open_session.py", "agentcli.app.server_mentions"): _SERVERS,
-    ("app/tool_servers.py", "agentcli.app.server_plans"): _SERVERS,
-    ("app/tool_servers.py", "agentcli.mcp.servers"): _SERVERS,
-    ("app/tool_servers.py", "agentcli.mcp.tools"): _SERVERS,
-    ("app/tool_context.py", "agentcli.app.browser"): "only where browsing is on",
+    ("app/open_session.py", "agentcli.app.user_commands"): _SERVERS,
+    ("app/session_tools.py", "agentcli.app.server_plans"): _SERVERS,
+    ("app/session_tools.py", "agentcli.mcp.servers"): _SERVERS,
+    ("app/session_tools.py", "agentcli.mcp.tools"): _SERVERS,
     (
         "app/configuration/config.py",
         "agentcli.security.policy.rules",
@@ -53,7 +47,7 @@ LAZY_IMPORTS = {
     ("app/configuration/config.py", "agentcli.tools.registry"): "10 ms; for the same",
     ("checkpoints/checkpointer.py", "agentcli.checkpoints.snapshots"): "after the first reply",
     ("cli/completion/tree.py", "agentcli.cli.completion.make_tree"): "all commands: 1 s, once",
-    ("cli/completion/complete.py", "agentcli.app.configuration.keys"): "for models only",
+    ("cli/completion/complete.py", "agentcli.app.configuration.places"): "for models only",
     ("cli/completion/complete.py", "agentcli.llm.provider"): "for models only",
     ("cli/completion/complete.py", "agentcli.llm.registry"): "60 ms; for models only",
     ("cli/completion/complete.py", "agentcli.cli.skill_common"): "150 ms; for skills only",

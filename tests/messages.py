@@ -33,15 +33,15 @@ _SPEAKING = (
     *("security", "shell", "tools", "web", "workspace", "llm/text_tools.py"),
 )
 _SPEAKING_ALONE = (
-    "app/checks/answer_schema.py",
+    "app/answer_schema.py",
     "app/policy/session_policy.py",
-    "app/checks/requirement_spec.py",
-    "app/checks/requirements.py",
+    "app/requirements.py",
+    "app/requirements.py",
     "app/resume.py",
     "app/agent_builder.py",
-    "app/tool_servers.py",
+    "app/session_tools.py",
     "git/git_config_risks.py",
-    "app/side_models.py",
+    "app/models.py",
 )
 _PROSE = re.compile(r"[A-Za-z]{2,}[,;:]? [a-z{]")
 _SILENT_CALLS = frozenset({"compile", "debug", "info", "warning", "exception", "fullmatch"})

@@ -228,7 +228,7 @@ def test_programs_are_found_in_one_place_and_started_by_their_path():
 def test_the_persons_environment_is_asked_for_by_its_name():
     """`os.environ` is this process's own, without what leads to where commands can write."""
     cli = [path for path in FILES if name_of(path).startswith("cli/") and path.name != "doctor.py"]
-    app = [ROOT / "app" / name for name in ("agent_builder.py", "sandbox.py")]
+    app = [ROOT / "app" / name for name in ("agent_builder.py", "containment.py")]
     found = [name_of(path) for path in (*cli, *app) if "os.environ" in path.read_text()]
     assert not found, "\n".join(found)
 

@@ -25,14 +25,13 @@ from acp.schema import (
     UnstructuredCommandInput,
 )
 
+from agentcli.agent.prompts import INIT_TASK
 from agentcli.app.agent_builder import AgentBuilder
 from agentcli.app.attachments import attached
 from agentcli.app.compact import compact_open
-from agentcli.app.init_task import INIT_TASK
 from agentcli.app.open_session import OpenSession
-from agentcli.app.own_commands import OwnCommands, own_commands
-from agentcli.app.server_mentions import prompt_text, prompts, takes
 from agentcli.app.undo import undo
+from agentcli.app.user_commands import OwnCommands, own_commands, prompt_text, prompts, takes
 from agentcli.errors import ConfigError, UsageError
 from agentcli.knowledge.instructions import wrap_in_tag
 from agentcli.sessions.search.finder import exists

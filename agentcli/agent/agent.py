@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from agentcli.agent.ending import Ending
-from agentcli.agent.run_limits import Limits
+from agentcli.agent.ending import Ending, Limits
 from agentcli.events import Action, Event, Observation, Progress, Risk
 from agentcli.events.actions import AgentDelegateAction, MessageAction
 from agentcli.events.approval import Approval
@@ -140,8 +139,8 @@ class Agent:
     git: GitWatch | None = None
     hooks: Hooks | None = None
     requirements: Requirements | None = None
-    children: Children | None = None
-    """None if nothing can be delegated."""
+    children: Callable[[], Children] | None = None
+    """Loads the children; None if nothing can be delegated."""
     inform: Callable[[Session], None] = lambda session: None
     """Records the knowledge that the newest messages of the user call for."""
     last_notes: Callable[[Sequence[Event]], MessageAction | None] = lambda events: None

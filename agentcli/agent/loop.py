@@ -8,17 +8,24 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 
+from agentcli.agent.act import (
+    Authoriser,
+    checkpoint_after_turn,
+    execute,
+    parallel_groups,
+    record_not_started,
+)
 from agentcli.agent.agent import Agent
-from agentcli.agent.approval_denied import explain_denied_approval
-from agentcli.agent.authorise import Authoriser, parallel_groups
-from agentcli.agent.condensing import condense
-from agentcli.agent.ending import Ending, TurnResult
-from agentcli.agent.execute import checkpoint_after_turn, execute, record_not_started
-from agentcli.agent.inbox import deliver_queued
-from agentcli.agent.limit_summary import tell_work_continues, write_summary
-from agentcli.agent.model_call import call_model
+from agentcli.agent.ending import Ending, TurnResult, explain_denied_approval
 from agentcli.agent.replies import ending_of_reply, last_answer
 from agentcli.agent.stuck import check_progress
+from agentcli.agent.think import (
+    call_model,
+    condense,
+    deliver_queued,
+    tell_work_continues,
+    write_summary,
+)
 from agentcli.errors import LLMError, TurnInterrupted
 from agentcli.interrupts import Countdown, OutOfTime, shield
 from agentcli.sessions.session import Session
@@ -34,9 +41,7 @@ def run_turn(agent: Agent, session: Session) -> TurnResult:
         session.change_state(AgentState.RUNNING)
         agent.llm.begin_turn()
         ending = work(agent, session, countdown)
-        # A delegation that a limit left open continues later, so there is nothing to sum up yet.
-        summing_up = ending.at_limit and not session.pending_actions()
-        has_summary = summing_up and write_summary(agent, session, ending, countdown)
+        has_summary = ending.at_limit and write_summary(agent, session, ending, countdown)
     except TurnInterrupted as interrupt:
         if AgentState.PAUSED not in TRANSITIONS[session.state.agent_state]:
             raise  # nothing has begun yet
@@ -65,7 +70,9 @@ def work(agent: Agent, session: Session, countdown: Countdown | None) -> Ending:
                 ending = ended_by_model(agent, session)
                 if ending := ending or forced_ending(agent, session, countdown):
                     return ending
-                think(agent, session)
+                tell_work_continues(session)
+                condense(agent, session)
+                call_model(agent, session)
     except LLMError as error:
         return agent.limits.ending_after_failure(error, session.state)
     except TurnInterrupted as interrupt:
@@ -111,10 +118,3 @@ def forced_ending(agent: Agent, session: Session, countdown: Countdown | None) -
         return finding
     session.emit(finding)
     return None
-
-
-def think(agent: Agent, session: Session) -> None:
-    """Ask the model and record what it says and wants to do."""
-    tell_work_continues(session)
-    condense(agent, session)
-    call_model(agent, session)

@@ -11,13 +11,13 @@ from agentcli.api.earlier_events import earlier_conversation, record_earlier
 from agentcli.api.function_tools import as_tools
 from agentcli.api.options import Respond, SessionOptions
 from agentcli.app.agent_builder import AgentBuilder
+from agentcli.app.agents import ApproverFactory
 from agentcli.app.builders import NOBODY, UserQuestions, load_builder
-from agentcli.app.checks.requirement_spec import RequirementSpec, requirement_spec
 from agentcli.app.configuration.config import dotted
 from agentcli.app.configuration.places import resolve_workspace
 from agentcli.app.configuration.store import use_configured_store
-from agentcli.app.delegation.child_parent import ApproverFactory
 from agentcli.app.open_session import OpenSession
+from agentcli.app.requirements import RequirementSpec, requirement_spec
 from agentcli.app.resume import workspace_of
 from agentcli.errors import UsageError
 from agentcli.events import Action, Event, Progress, Risk

@@ -12,8 +12,8 @@ from agentcli import interrupts
 from agentcli.agent.ending import TurnResult
 from agentcli.agent.loop import run_turn
 from agentcli.app.attachments import attached
-from agentcli.app.checks.requirement_spec import RequirementSpec
 from agentcli.app.open_session import OpenSession
+from agentcli.app.requirements import RequirementSpec
 from agentcli.errors import TurnInterrupted, UsageError
 from agentcli.events import Event, Progress
 from agentcli.sessions.state import AgentState, State

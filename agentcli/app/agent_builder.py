@@ -7,29 +7,32 @@ import socket
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agentcli import __version__
+from agentcli.agent.act import show_saving
 from agentcli.agent.agent import Agent, Approver
-from agentcli.agent.execute import show_saving
+from agentcli.agent.ending import Limits
 from agentcli.agent.prompts import PromptFacts, PromptManager
-from agentcli.agent.run_limits import Limits
-from agentcli.app import knowledge, named_paths
-from agentcli.app.budget import limits_of, require_prices
-from agentcli.app.checkpoints import build_checkpointer
-from agentcli.app.checks.requirement_spec import RequirementSpec
-from agentcli.app.checks.requirements import RequirementChecker
-from agentcli.app.configuration.keys import stored_keys
-from agentcli.app.delegation.agents import KnownAgents, agents_of
-from agentcli.app.delegation.child_parent import ApproverFactory, Parent
-from agentcli.app.delegation.child_role import ChildRole, tools_allowed
-from agentcli.app.delegation.lazy_children import LazyChildren
+from agentcli.app import knowledge
+from agentcli.app.agents import (
+    ApproverFactory,
+    ChildRole,
+    KnownAgents,
+    Parent,
+    agents_of,
+    tools_allowed,
+)
+from agentcli.app.configuration.places import stored_keys
+from agentcli.app.containment import Containment, NameFolders, with_named_folders
 from agentcli.app.hooks import NO_PROJECT_HOOKS, ProjectHooks, session_hooks
+from agentcli.app.models import SideModels, check_memory, limits_of, require_prices
 from agentcli.app.open_session import OpenSession, close_session
 from agentcli.app.policy.parts import PolicyParts
 from agentcli.app.policy.session_policy import SessionPolicy, check_rules, why_unread
+from agentcli.app.requirements import RequirementChecker, RequirementSpec
 from agentcli.app.resume import (
     change_messages,
     end_survivors,
@@ -37,11 +40,13 @@ from agentcli.app.resume import (
     require_work,
     stored_schemas,
 )
-from agentcli.app.sandbox import Containment
-from agentcli.app.side_models import SideModels, check_memory
-from agentcli.app.tool_context import ask_with, tool_context
-from agentcli.app.tool_servers import report_servers, session_tools, start_servers
-from agentcli.app.workspace_warnings import NameFolders, with_named_folders
+from agentcli.app.session_tools import (
+    ask_with,
+    build_checkpointer,
+    session_tools,
+    start_servers,
+    tool_context,
+)
 from agentcli.checkpoints.checkpointer import Checkpointer
 from agentcli.events import Source
 from agentcli.events.actions import MessageAction, SystemMessageAction
@@ -52,7 +57,6 @@ from agentcli.events.observations import (
 )
 from agentcli.hooks.session_hooks import SessionHooks
 from agentcli.interrupts import shield
-from agentcli.knowledge.knowledge import Knowledge
 from agentcli.llm.catalog import Catalog
 from agentcli.llm.findings import Findings
 from agentcli.llm.registry import Providers
@@ -73,6 +77,7 @@ from agentcli.workspace.private import writable_paths
 from agentcli.workspace.scope import TMP
 
 if TYPE_CHECKING:
+    from agentcli.app.children import Children
     from agentcli.mcp.servers import ToolServers
 
 _SMALL_WINDOW_TOKENS = 16_384
@@ -173,7 +178,7 @@ class AgentBuilder:
             with shield():
                 session = Session.create(prepared.containment.session_folder)
                 undo.callback(close_session, session, fresh=True)
-            _subscribe(session, subscribers)
+            session.subscribe(*subscribers(session))
             opened = self._brought_up(session, prepared, undo)
             session.emit(self._started(session, prepared, name=name))
             session.emit(
@@ -183,7 +188,6 @@ class AgentBuilder:
                     source=Source.ENVIRONMENT,
                 )
             )
-            report_servers(opened)
             opened.begin(resumed=False)
             undo.pop_all()
         return opened
@@ -209,7 +213,7 @@ class AgentBuilder:
             more = has_message or (required is not None and not required.holds(session.state))
             system_message = require_work(session, more, interactive=self.interactive)
             end_survivors(session.id, self.environ)
-            _subscribe(session, subscribers)
+            session.subscribe(*subscribers(session))
             before = last_writable(session.events, str(self.workspace))
             model = model or session.state.model
             prepared = self._prepared(folder, model, session.state, before)
@@ -219,7 +223,6 @@ class AgentBuilder:
             session.emit(self._started(session, prepared, resumed=True))
             for told in changed:
                 session.emit(MessageAction(content=told, source=Source.ENVIRONMENT))
-            report_servers(opened)
             opened.begin(resumed=True)
             if not has_message:
                 opened.knowledge.inform(session)
@@ -337,9 +340,9 @@ class AgentBuilder:
             git=context.git,
             hooks=hooks,
             requirements=RequirementChecker(containment, checkpointer),
-            children=LazyChildren(parent, agents) if tools.has("delegate") else None,
+            children=_children_of(parent, agents) if tools.has("delegate") else None,
             save_rule=policy.save_rule,
-            inform=_after_message(known, context),
+            inform=knowledge.after_message(known, context),
             last_notes=knowledge.last_notes(schemas, self.settings),
             max_output_tokens=model.output_tokens,
             effort=model.effort or None,
@@ -483,16 +486,13 @@ class AgentBuilder:
         )
 
 
-def _after_message(known: Knowledge, context: ToolContext) -> Callable[[Session], None]:
-    """Return what to do after messages from another terminal."""
+def _children_of(parent: Parent, agents: KnownAgents) -> Callable[[], Children]:
+    """Return a function for the children of a session, which are loaded when it is first called."""
 
-    def follow(session: Session) -> None:
-        named_paths.show_newest(session, context)
-        known.inform(session)
+    @cache
+    def children() -> Children:
+        from agentcli.app.children import Children
 
-    return follow
+        return Children(parent, agents)
 
-
-def _subscribe(session: Session, subscribers: Callable[[Session], Sequence[Subscriber]]) -> None:
-    for subscriber in subscribers(session):
-        session.subscribe(subscriber)
+    return children

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from agentcli.app.agent_builder import AgentBuilder
+from agentcli.app.agents import ApproverFactory
 from agentcli.app.configuration.trust import Asker, load_with_trust
-from agentcli.app.delegation.child_parent import ApproverFactory
-from agentcli.app.workspace_warnings import NameFolders
+from agentcli.app.containment import NameFolders
 from agentcli.errors import ConfigError
 from agentcli.settings import Settings
 from agentcli.system.programs import user_environ

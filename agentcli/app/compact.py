@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agentcli.agent.agent import Hooks
+from agentcli.app.models import SideModels
 from agentcli.app.open_session import OpenSession
 from agentcli.app.resume import stored_schemas, system_message
-from agentcli.app.side_models import SideModels
 from agentcli.errors import SessionError
 from agentcli.events import Source
 from agentcli.events.actions import CondensationAction

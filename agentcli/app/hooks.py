@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 
 from agentcli.app.configuration.places import user_file
-from agentcli.app.sandbox import Containment, with_readable
+from agentcli.app.containment import Containment, with_readable
 from agentcli.hooks.runner import HOOK_MARK, HookRunner
 from agentcli.hooks.session_hooks import Hook, SessionHooks
 from agentcli.sandbox.selection import Sandbox

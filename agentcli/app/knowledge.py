@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from agentcli.app.attachments import show_newest
 from agentcli.app.configuration.places import skill_folders, user_file
 from agentcli.app.configuration.trust import is_trusted
-from agentcli.app.sandbox import Containment
+from agentcli.app.containment import Containment
 from agentcli.errors import UsageError
 from agentcli.events import Event
 from agentcli.events.actions import MessageAction
@@ -105,6 +106,16 @@ def last_notes(
     if settings.agent.planning or not any(schema.name == "memory" for schema in schemas):
         return lambda events: None
     return reminder
+
+
+def after_message(known: Knowledge, context: ToolContext) -> Callable[[Session], None]:
+    """Return what to do after messages from another terminal."""
+
+    def follow(session: Session) -> None:
+        show_newest(session, context)
+        known.inform(session)
+
+    return follow
 
 
 def check_call(known: Knowledge, message: str) -> None:

@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from agentcli.agent.agent import Agent
-from agentcli.app import git_watch, knowledge, named_paths
+from agentcli.app import attachments, knowledge, session_tools
 from agentcli.app.attachments import with_images
-from agentcli.app.checks.requirement_spec import RequirementSpec
 from agentcli.app.policy.session_policy import SessionPolicy
-from agentcli.app.tool_context import remove_scratch
+from agentcli.app.requirements import RequirementSpec
+from agentcli.app.session_tools import remove_scratch
 from agentcli.errors import SessionError, UsageError
 from agentcli.events import Source
-from agentcli.events.actions import MessageAction, is_user_message
+from agentcli.events.actions import AgentDelegateAction, MessageAction, is_user_message
 from agentcli.events.progress import Notice
 from agentcli.hooks.session_hooks import SessionHooks
 from agentcli.knowledge.knowledge import Knowledge
@@ -27,6 +27,8 @@ from agentcli.tools.base import ToolContext
 if TYPE_CHECKING:
     from agentcli.mcp.servers import ToolServers
     from agentcli.sandbox.loopback import OpenPort
+
+_MOST_NAMED = 20
 
 
 @dataclass
@@ -66,11 +68,12 @@ class OpenSession:
         self._require_no_secret(required)
         if self.hooks is not None and (why := self.hooks.submitting(self.session, text)):
             raise SessionError(f"a hook refused the message: {why}")
-        if self.agent.children is not None:
-            self.agent.children.give_up()
+        pending = self.session.pending_actions()
+        if self.agent.children and any(isinstance(a, AgentDelegateAction) for a in pending):
+            self.agent.children().give_up()
         named = paths_named(typed)
         if self.servers is not None:
-            from agentcli.app.server_mentions import with_resources
+            from agentcli.app.user_commands import with_resources
 
             text, pictures = with_resources(self.servers, self.context, text, typed)
             image_urls = [*image_urls, *pictures]
@@ -84,7 +87,7 @@ class OpenSession:
         before, after = ([required.recorded], required.messages) if required else ([], ())
         self.session.emit_group([*before, message, *after])
         self.fresh = False
-        named_paths.show(named, self.session, self.context)
+        attachments.show(named, self.session, self.context)
         self.knowledge.inform(self.session)
 
     def require(self, required: RequirementSpec | None) -> None:
@@ -106,12 +109,25 @@ class OpenSession:
 
     def begin(self, *, resumed: bool) -> None:
         """Finish opening, once the session's subscribers are there."""
+        self._report_servers()
         for notice in self.notices:
             self.session.notify(Notice(notice))
-        git_watch.begin(self.agent, self.session, self.context)
+        session_tools.begin(self.agent, self.session, self.context)
         if self.hooks is not None:
             self._begun = True
             self.hooks.started(self.session, resumed=resumed)
+
+    def _report_servers(self) -> None:
+        """Tell the model which servers are left out, and which of its tools no longer exist."""
+        session, agent = self.session, self.agent
+        lines = list(self.servers.faults()) if self.servers is not None else []
+        of_servers = (s.name for s in agent.schemas if s.name.startswith("mcp"))
+        if gone := [name for name in of_servers if not agent.tools.has(name)]:
+            lines.append(f"these tools no longer exist: {', '.join(gone[:_MOST_NAMED])}")
+        for line in lines:
+            session.notify(Notice(line))
+        if lines:
+            session.emit(MessageAction(content=f"[{'; '.join(lines)}]", source=Source.ENVIRONMENT))
 
     def running_jobs(self) -> list[Job]:
         """Return the commands in the background that `close` would end."""
@@ -122,7 +138,7 @@ class OpenSession:
         with ExitStack() as stack:
             stack.callback(close_session, self.session, fresh=self.fresh)
             stack.callback(remove_scratch, self.session)
-            stack.callback(git_watch.end, self.agent, self.session, self.context)
+            stack.callback(session_tools.end, self.agent, self.session, self.context)
             stack.callback(self.context.python.close)
             stack.callback(self.context.shell.close)
             if self.servers is not None:

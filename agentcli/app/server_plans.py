@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from agentcli.app.sandbox import Containment
+from agentcli.app.containment import Containment
 from agentcli.mcp.servers_file import MissingVariable, filled
 from agentcli.mcp.values import HttpServer, ServerPlan, StdioServer
 from agentcli.sandbox.scope_finder import why_not_shown

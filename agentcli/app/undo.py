@@ -1,20 +1,21 @@
-"""Going back: undoes steps, or returns to an event.
+"""What a session changed in its workspace, and the way back: undo steps, or return to an event.
 
-Each function records what it did in the given session. Before files change, the current state of
-the workspace is kept too, so that going back can itself be undone.
+Going back records what it did in the session. Before files change, the current state of the
+workspace is kept too, so that going back can itself be undone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain, islice
+from pathlib import Path
 
 from agentcli.checkpoints.checkpointer import checkpoints_of
 from agentcli.checkpoints.snapshots import Change, Checkpoints, Restored
 from agentcli.errors import SessionError, UsageError
-from agentcli.events import Source
+from agentcli.events import Event, Source
 from agentcli.events.actions import MessageAction, RewindAction
 from agentcli.events.live import newest
 from agentcli.events.observations import CheckpointObservation, RestoreStartedObservation
@@ -27,9 +28,11 @@ from agentcli.sessions.history import (
     step_snapshots,
     steps_with_trees,
 )
+from agentcli.sessions.library import store_of
 from agentcli.sessions.recovery import partial_restore_message
-from agentcli.sessions.session import Session
-from agentcli.workspace.names import display_path, first_names, quoted_path
+from agentcli.sessions.search.session_totals import SessionTotals
+from agentcli.sessions.session import Session, read_session
+from agentcli.workspace.names import display_path, first_names, is_generated, quoted_path
 
 _LONGEST_NAME = 200
 _MOST_NAMED = 20
@@ -241,3 +244,48 @@ def _few(found: Iterable[str]) -> str:
 
 def _steps(count: int) -> str:
     return "1 step" if count == 1 else f"{count} steps"
+
+
+def newest_changes(folder: Path, step: int | None) -> tuple[Checkpoints, tuple[str, str] | None]:
+    """Return the snapshots before and after everything that the session in `folder` did to files
+    or, with `step`, before and after the `step`-th last of its steps that changed some; None
+    without any.
+
+    What a process at work in it has done since its last checkpoint is not included.
+    """
+    record = read_session(folder)
+    kept = checkpoints_of(folder, record.state.workspace)
+    steps = steps_with_trees(record.events)
+    now = files_now(folder, kept, record.events)
+    pairs = [(s.before, s.after or now or s.before) for s in steps]
+    if step is None:
+        return kept, (pairs[0][0], pairs[-1][1]) if pairs else None
+    changing = (pair for pair in reversed(pairs) if kept.changes(*pair))
+    return kept, next(islice(changing, step - 1, None), None)
+
+
+def files_now(folder: Path, kept: Checkpoints, events: Sequence[Event]) -> str | None:
+    """Take a snapshot of the workspace if there is none after the newest step. Return None if
+    somebody else is at work in the session, or if no snapshot is needed."""
+    steps = steps_with_trees(events)
+    if not steps or steps[-1].after is not None:
+        return None
+    try:
+        lock = store_of(folder).lock()
+    except (UsageError, SessionError):
+        return None
+    with lock:
+        return kept.take().tree
+
+
+def files_changed(folder: Path, workspace: str, done: SessionTotals) -> tuple[str, ...]:
+    """Return the files changed by any means, if the workspace of the session in `folder` was kept
+    before and after; otherwise those changed by the file tools."""
+    if done.trees is None:
+        return done.files_changed
+    kept = checkpoints_of(folder, workspace)
+    try:
+        changed = (c.path for c in kept.changes(*done.trees) if not c.git_description)
+        return tuple(path for path in changed if not is_generated(path))
+    except SessionError:
+        return done.files_changed

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from agentcli.app.copies import require_no_secrets
+from agentcli.app.fork import require_no_secrets
 from agentcli.batch.task import Order
 from agentcli.errors import ConfigError, SessionError, UsageError, os_error_text
 from agentcli.git.mirrors import CloneFailed, WatchedTree, begin_repository, check_out

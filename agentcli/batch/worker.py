@@ -18,15 +18,15 @@ from tempfile import TemporaryFile
 from typing import Any, NoReturn, TextIO
 
 from agentcli import interrupts
+from agentcli.agent.ending import MAX_BUDGET, MAX_TIME, MAX_TURNS
 from agentcli.agent.replies import last_answer
-from agentcli.agent.run_limits import MAX_BUDGET, MAX_TIME, MAX_TURNS
 from agentcli.api.resumable import last_state_change, open_for_task
 from agentcli.api.session import Session
 from agentcli.app.agent_builder import AgentBuilder
 from agentcli.app.builders import load_builder
-from agentcli.app.checks.check import Check
+from agentcli.app.check import Check
+from agentcli.app.child_run import Follower
 from agentcli.app.configuration.store import use_configured_store
-from agentcli.app.delegation.child_run import Follower
 from agentcli.batch.folders import BatchFolders, TaskPlace, TaskRecord, task_record
 from agentcli.batch.processes import Orders, send_line, take_stdout
 from agentcli.batch.task import Activity, CheckOutcome, Order, Report, Result, Status

@@ -17,14 +17,14 @@ from pathlib import Path
 from typing import Any
 
 from agentcli import interrupts
-from agentcli.agent.run_limits import MAX_BUDGET
+from agentcli.agent.ending import MAX_BUDGET
 from agentcli.app.agent_builder import AgentBuilder
-from agentcli.app.checks.check import CheckResult
-from agentcli.app.checks.requirement_spec import requirement_spec
-from agentcli.app.checks.tries import Judgement, Tries, TryCopy, judge, tries_of
+from agentcli.app.check import CheckResult
+from agentcli.app.child_run import Follower
 from agentcli.app.configuration.store import use_configured_store
-from agentcli.app.delegation.child_run import Follower
 from agentcli.app.open_session import OpenSession
+from agentcli.app.requirements import requirement_spec
+from agentcli.app.tries import Judgement, Tries, TryCopy, judge, tries_of
 from agentcli.checkpoints.snapshots import Change
 from agentcli.cli.attempts_view import TriesView, TryProgress, best_of
 from agentcli.cli.builders import given_settings, redactor

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from agentcli.app.checks.check import CheckResult
-from agentcli.app.checks.tries import Judgement
+from agentcli.app.check import CheckResult
+from agentcli.app.tries import Judgement
 from agentcli.messages import Usage
 from agentcli.ui.choices import aligned
 from agentcli.ui.screen import SPINNER, LiveRegion, Screen

@@ -13,8 +13,7 @@ from urllib.parse import urlsplit
 
 from agentcli.app.agent_builder import AgentBuilder
 from agentcli.app.configuration.config import key_path
-from agentcli.app.configuration.keys import require_keepable, store_key
-from agentcli.app.configuration.places import user_file
+from agentcli.app.configuration.places import require_keepable, store_key, user_file
 from agentcli.app.configuration.settings_file import require_changeable, set_in_file
 from agentcli.cli.provider_probe import ProviderAnswer, local_models, probe_provider
 from agentcli.cli.user_paths import tilde_path

@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cache
 
-from agentcli.app.own_commands import OwnCommands, own_commands
-from agentcli.app.server_mentions import prompt_text, prompts
+from agentcli.app.user_commands import OwnCommands, own_commands, prompt_text, prompts
 from agentcli.cli.conversation.conversation import Conversation
 from agentcli.cli.conversation.user_programs import run_shell
 from agentcli.errors import AgentError, UsageError

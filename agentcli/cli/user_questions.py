@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agentcli.app.agent_builder import AgentBuilder
+from agentcli.app.agents import ApproverFactory
 from agentcli.app.builders import NOBODY, UserQuestions, load_builder
 from agentcli.app.configuration.trust import Answer, settings_of
-from agentcli.app.delegation.child_parent import ApproverFactory
-from agentcli.app.workspace_warnings import what_it_is
+from agentcli.app.containment import what_it_is
 from agentcli.cli.builders import given_settings
 from agentcli.cli.flags import Flags
 from agentcli.errors import ConfigError, os_error_text

@@ -152,8 +152,8 @@ class Session:
         """Whether an event couldn't be written. Nothing can be until the session is reopened."""
         return self._failed is not None
 
-    def subscribe(self, subscriber: Subscriber) -> None:
-        self._subscribers.append(subscriber)
+    def subscribe(self, *subscribers: Subscriber) -> None:
+        self._subscribers += subscribers
 
     def emit(self, event: Event) -> Event:
         """Record one event as `emit_group` does. Return it with its id and time."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agentcli.agent.agent import Agent
-from agentcli.agent.run_limits import Limits
+from agentcli.agent.ending import Limits
 from agentcli.errors import LLMError
 from agentcli.events import Action, Observation, ToolCallMetadata
 from agentcli.events.actions import ToolCallAction

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from agentcli.agent.approval_denied import explain_denied_approval
-from agentcli.agent.ending import Ending
+from agentcli.agent.ending import Ending, explain_denied_approval
 from agentcli.events import Action, Source
 from agentcli.events.actions import CmdRunAction, MemoryAction, MessageAction
 from agentcli.events.observations import (

@@ -10,7 +10,7 @@ from math import ceil, log2
 
 import pytest
 
-from agentcli.app.checks.bisect import first_index
+from agentcli.app.bisect import first_index
 from tests.scripted import bash, scripted, write
 from tests.server import Reply
 from tests.shell.shells import until

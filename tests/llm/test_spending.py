@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentcli.agent.run_limits import Limits
+from agentcli.agent.ending import Limits
 from agentcli.errors import ConfigError, LLMError, LLMErrorKind
 from agentcli.events import LLMMetrics
 from agentcli.events.actions import MessageAction

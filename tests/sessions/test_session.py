@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentcli.agent.inbox import deliver_queued
+from agentcli.agent.think import deliver_queued
 from agentcli.errors import SessionError, UsageError
 from agentcli.events import ReplyPart, Source, ToolCallMetadata
 from agentcli.events.actions import CmdRunAction, FileReadAction, MessageAction

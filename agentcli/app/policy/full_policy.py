@@ -6,7 +6,7 @@
 3. `_ratings`, where the mode leaves it to the risk.
 
 What passes is asked of the user's hooks, and of the user if the policy says so
-(agent/authorise.py).
+(agent/act.py).
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from agentcli.app.sandbox import Containment
+from agentcli.app.containment import Containment
 from agentcli.sessions.session import Session
 from agentcli.settings import AgentSettings
 from agentcli.tools.base import ToolContext

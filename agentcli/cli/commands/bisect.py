@@ -17,7 +17,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Annotated, Any
 
-from agentcli.app.checks.bisect import Bisection, BisectOptions, BisectResult, Verdict
+from agentcli.app.bisect import Bisection, BisectOptions, BisectResult, Verdict
 from agentcli.app.configuration.config import parse_assignments
 from agentcli.cli.builders import builder_for_session, redactor
 from agentcli.cli.commands.diff import print_patch

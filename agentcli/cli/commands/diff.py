@@ -11,7 +11,7 @@ import json
 import sys
 from typing import Annotated
 
-from agentcli.app.changes import newest_changes
+from agentcli.app.undo import newest_changes
 from agentcli.cli.options import Json, NoPager, SessionOption, SessionOrNewest, option
 from agentcli.cli.sessions.selector import selected_session
 from agentcli.cli.sessions.undo_report import change_as_dict, change_line

@@ -24,8 +24,13 @@ from shutil import get_terminal_size
 from typing import Annotated, Literal
 
 from agentcli.app.agent_builder import AgentBuilder
-from agentcli.app.configuration.keys import stored_keys
-from agentcli.app.configuration.places import MANAGED_FILE, PROJECT_FILE, keys_file, user_file
+from agentcli.app.configuration.places import (
+    MANAGED_FILE,
+    PROJECT_FILE,
+    keys_file,
+    stored_keys,
+    user_file,
+)
 from agentcli.browser.browser import BrowserMissing, find_browser
 from agentcli.cli.builders import builder_for
 from agentcli.cli.options import Json, option

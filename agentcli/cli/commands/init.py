@@ -8,7 +8,7 @@ Examples:
 
 from __future__ import annotations
 
-from agentcli.app.init_task import INIT_TASK
+from agentcli.agent.prompts import INIT_TASK
 from agentcli.cli.flags import Flags, with_flags
 
 

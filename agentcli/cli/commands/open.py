@@ -14,7 +14,7 @@ import sys
 from contextlib import suppress
 from typing import Annotated
 
-from agentcli.app.open_port import ITS_PAGES, open_port
+from agentcli.app.containment import ITS_PAGES, open_port
 from agentcli.cli.options import SessionOption, argument
 from agentcli.cli.sessions.selector import selected_session
 from agentcli.errors import SessionError, TurnInterrupted

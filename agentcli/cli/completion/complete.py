@@ -68,7 +68,7 @@ def _skills() -> Iterator[tuple[str, str]]:
 
 def _models(catalogued: Mapping[str, list[str]]) -> Iterator[tuple[str, str]]:
     """Yield catalogued models of providers with a key, and models of local servers that answer."""
-    from agentcli.app.configuration.keys import stored_keys
+    from agentcli.app.configuration.places import stored_keys
     from agentcli.llm.provider import known_providers
     from agentcli.llm.registry import Providers
 

@@ -13,12 +13,16 @@ from agentcli.app.agent_builder import AgentBuilder, Prepared
 from agentcli.app.attachments import attached, with_images
 from agentcli.app.configuration.config import require_unmanaged
 from agentcli.app.open_session import OpenSession
-from agentcli.app.own_commands import OwnCommands
+from agentcli.app.user_commands import OwnCommands
 from agentcli.cli.conversation.control import ContinueWork, ConversationControl, Quit
 from agentcli.cli.conversation.display import ConversationStatus, SharedRenderer
 from agentcli.cli.conversation.mailbox import SessionMailbox, with_mentioned
-from agentcli.cli.running.notifying import notifier_of
-from agentcli.cli.running.summary import failure_result, interruption_result, summarise_run
+from agentcli.cli.running.outcome import (
+    failure_result,
+    interruption_result,
+    notifier_of,
+    summarise_run,
+)
 from agentcli.errors import (
     AgentError,
     ConfigError,

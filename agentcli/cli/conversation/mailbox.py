@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agentcli.agent.replies import last_answer
-from agentcli.app.attachments import attached, with_images
-from agentcli.app.named_paths import BEFORE_MENTIONED
+from agentcli.app.attachments import BEFORE_MENTIONED, attached, with_images
 from agentcli.sessions import inbox
 from agentcli.sessions.search.finder import find
 from agentcli.sessions.session import Session, read_session

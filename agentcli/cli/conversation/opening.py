@@ -16,7 +16,7 @@ from agentcli.app.agent_builder import AgentBuilder, Prepared
 from agentcli.app.configuration.places import resolve_workspace
 from agentcli.app.configuration.store import use_configured_store
 from agentcli.app.resume import workspace_of
-from agentcli.app.server_mentions import resources
+from agentcli.app.user_commands import resources
 from agentcli.cli.builders import given_settings
 from agentcli.cli.conversation.control import ConversationControl
 from agentcli.cli.conversation.conversation import Conversation

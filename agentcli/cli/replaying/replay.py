@@ -13,15 +13,15 @@ from pathlib import Path
 
 from agentcli.app.agent_builder import AgentBuilder
 from agentcli.app.open_session import OpenSession
-from agentcli.app.replay.recorder import settings_of_recording, write_recording
-from agentcli.app.replay.replay import Verification
-from agentcli.app.replay.replay import verify as verify_copy
-from agentcli.app.replay.replay_copy import (
+from agentcli.app.recorder import (
     ReplayCopy,
     replay_copy_of_recording,
     replay_copy_of_session,
+    settings_of_recording,
+    write_recording,
 )
-from agentcli.app.replay.replay_tools import ReplayContext
+from agentcli.app.replay import ReplayContext, Verification
+from agentcli.app.replay import verify as verify_copy
 from agentcli.checkpoints.checkpointer import checkpoints_of
 from agentcli.cli.builders import builder_for, redactor
 from agentcli.cli.error_reporting import print_error

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Protocol
 
 from agentcli.app.agent_builder import AgentBuilder
-from agentcli.app.checks.requirement_spec import RequirementSpec
 from agentcli.app.open_session import OpenSession
+from agentcli.app.requirements import RequirementSpec
 from agentcli.cli.running import stdin
 from agentcli.cli.running.outcome import OutcomeReporter
 from agentcli.ui.text import say_note

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from agentcli.app.agent_builder import AgentBuilder
 from agentcli.app.attachments import attached
-from agentcli.app.checks.requirement_spec import requirement_spec
 from agentcli.app.configuration.places import resolve_workspace
 from agentcli.app.open_session import OpenSession
+from agentcli.app.requirements import requirement_spec
 from agentcli.cli.flags import Flags
 from agentcli.cli.running import stdin
 from agentcli.cli.running.inputs import UserInput, piped_beside

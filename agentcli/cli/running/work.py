@@ -15,8 +15,7 @@ from agentcli.cli.builders import given_settings
 from agentcli.cli.error_reporting import internal_error
 from agentcli.cli.flags import Flags
 from agentcli.cli.running.inputs import Opening
-from agentcli.cli.running.outcome import OutcomeReporter
-from agentcli.cli.running.summary import failure_result, interruption_result
+from agentcli.cli.running.outcome import OutcomeReporter, failure_result, interruption_result
 from agentcli.cli.running.typed_ahead import TypedAhead, is_typed_at
 from agentcli.cli.sessions.selector import clean_up_interrupted_work
 from agentcli.cli.user_questions import asking_builder

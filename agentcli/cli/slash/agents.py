@@ -9,7 +9,7 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 
-from agentcli.app.delegation.agents import KnownAgents
+from agentcli.app.agents import KnownAgents
 from agentcli.cli.conversation.conversation import Conversation
 from agentcli.cli.slash_command import SlashCommand
 from agentcli.errors import AgentError

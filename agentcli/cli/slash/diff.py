@@ -6,7 +6,7 @@ you or others changed is not included.
 
 from __future__ import annotations
 
-from agentcli.app.changes import newest_changes
+from agentcli.app.undo import newest_changes
 from agentcli.cli.commands.diff import patch_lines
 from agentcli.cli.conversation.conversation import Conversation
 from agentcli.cli.sessions.undo_report import change_line

@@ -5,7 +5,7 @@ Text after the name is added to the task: `/init in German`.
 
 from __future__ import annotations
 
-from agentcli.app.init_task import INIT_TASK
+from agentcli.agent.prompts import INIT_TASK
 from agentcli.cli.conversation.conversation import Conversation
 from agentcli.cli.slash_command import SlashCommand
 from agentcli.ui.prompt.control import Submission

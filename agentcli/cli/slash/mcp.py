@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 
-from agentcli.app.server_mentions import prompts, resources, takes
 from agentcli.app.server_plans import command_text
+from agentcli.app.user_commands import prompts, resources, takes
 from agentcli.cli.conversation.conversation import Conversation
 from agentcli.cli.slash_command import SlashCommand
 from agentcli.mcp.servers import ToolServers

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from agentcli.app.open_port import ITS_PAGES, open_port
+from agentcli.app.containment import ITS_PAGES, open_port
 from agentcli.cli.conversation.conversation import Conversation
 from agentcli.cli.slash_command import SlashCommand, number
 from agentcli.errors import UsageError

@@ -1,5 +1,6 @@
 """A check of the user: one command that says by its exit code whether the files in a folder are
-right. It runs in the same sandbox as a session's commands."""
+right. It runs in the same sandbox as a session's commands.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from agentcli.app.sandbox import CHECK_FOLDER
+from agentcli.app.containment import CHECK_FOLDER
 from agentcli.errors import ConfigError, UsageError
 from agentcli.events.requirements import RequirementJudgedObservation
 from agentcli.interrupts import shield

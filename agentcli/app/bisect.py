@@ -1,25 +1,73 @@
-"""Finds which step of a session broke a check, by bisecting its snapshots."""
+"""Find which step of a session broke a check, by bisecting its snapshots, and keep results."""
 
 from __future__ import annotations
 
+import json
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from math import ceil, log2
 from pathlib import Path
+from typing import Any
 
 from agentcli.app.agent_builder import AgentBuilder
-from agentcli.app.changes import files_now
-from agentcli.app.checks.check import CheckResult
-from agentcli.app.checks.copy_check import CopyCheck
-from agentcli.app.checks.kept_checks import KeptChecks
-from agentcli.app.checks.requirement_spec import require_command
+from agentcli.app.check import CheckResult
+from agentcli.app.copy_check import CopyCheck
+from agentcli.app.requirements import require_command
+from agentcli.app.undo import files_now
 from agentcli.checkpoints.checkpointer import checkpoints_of
 from agentcli.checkpoints.snapshots import Checkpoints
 from agentcli.errors import SessionError, UsageError
 from agentcli.sessions.history import FileState, all_snapshots, file_states, idle_snapshots
 from agentcli.sessions.session import SessionRecord, read_session
+from agentcli.workspace.private import dump_json, locked, read_private
+
+_FILE = "checks.json"
+_MOST = 500
+"""Number of results; the oldest make way."""
+_MOST_BYTES = 10_000_000
+
+
+@dataclass(frozen=True)
+class KeptChecks:
+    """The results for the session in `folder`. `held` says how the check is contained, since the
+    result depends on what it can reach. A file that is damaged or of another version counts as
+    empty."""
+
+    folder: Path
+    held: str
+
+    @property
+    def _path(self) -> Path:
+        return self.folder / _FILE
+
+    def results(self, tree: str, command: str, limit_s: float) -> list[CheckResult]:
+        """Return results of earlier runs that had at least the time that `limit_s` allows."""
+        return [
+            result
+            for entry in self._entries()
+            if (entry["tree"], entry["held"]) == (tree, self.held)
+            and (result := CheckResult(**entry["result"])).command == command
+            and (result.exit_code is not None or result.duration_s >= limit_s)
+        ]
+
+    def add(self, tree: str, result: CheckResult) -> None:
+        """Keep a result. If it can't be written, the check is simply run again next time."""
+        with suppress(OSError), locked(self._path):
+            new = {"tree": tree, "held": self.held, "result": asdict(result)}
+            dump_json(self._path, [*self._entries(), new][-_MOST:])
+
+    def _entries(self) -> Iterator[dict[str, Any]]:
+        try:
+            entries = json.loads(read_private(self._path, _MOST_BYTES) or b"[]")
+        except ValueError:
+            return
+        for entry in entries if isinstance(entries, list) else ():
+            with suppress(TypeError, KeyError):
+                CheckResult(**entry["result"])
+                yield {name: entry[name] for name in ("tree", "held", "result")}
 
 
 @dataclass(frozen=True)

@@ -11,16 +11,18 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from agentcli.agent.agent import Approver
-from agentcli.agent.ending import LIMIT_EXIT_CODE
-from agentcli.agent.run_limits import MAX_BUDGET
-from agentcli.app.delegation.agents import KnownAgents
-from agentcli.app.delegation.child_parent import ChildBuilder, Parent
-from agentcli.app.delegation.child_report import report_of
-from agentcli.app.delegation.child_role import ChildRole
-from agentcli.app.delegation.child_run import ChildApprover, ChildRun, Delegation
-from agentcli.app.delegation.parallel_turns import MainThreadCalls, run_in_parallel
+from agentcli.agent.ending import LIMIT_EXIT_CODE, MAX_BUDGET
+from agentcli.app.agents import ChildBuilder, ChildRole, KnownAgents, Parent
+from agentcli.app.child_run import (
+    ChildApprover,
+    ChildRun,
+    Delegation,
+    MainThreadCalls,
+    report_of,
+    run_in_parallel,
+)
+from agentcli.app.containment import TMP_FOLDER
 from agentcli.app.policy.session_policy import SessionPolicy
-from agentcli.app.sandbox import TMP_FOLDER
 from agentcli.errors import LLMError, LLMErrorKind, ToolError, TurnInterrupted
 from agentcli.events import Observation
 from agentcli.events.actions import AgentDelegateAction

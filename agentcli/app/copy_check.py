@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agentcli.app.agent_builder import AgentBuilder
-from agentcli.app.checks.check import Check, CheckResult
-from agentcli.app.copies import lent_by, moved, scratch_place
-from agentcli.app.sandbox import TMP_FOLDER, with_readable
+from agentcli.app.check import Check, CheckResult
+from agentcli.app.containment import TMP_FOLDER, with_readable
+from agentcli.app.fork import lent_by, moved, scratch_place
 from agentcli.checkpoints.snapshots import Checkpoints
 from agentcli.sandbox.selection import BUBBLEWRAP, Sandbox
 from agentcli.sessions.manage.staging import scratch

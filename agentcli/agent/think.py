@@ -1,15 +1,30 @@
-"""One model call: the session becomes a request, and the reply is recorded in the session."""
+"""Ask the model: prepare the conversation, send the request, record the reply; sum up at a limit.
+
+One message of the environment asks for the summary and another says that work continues, so that a
+replay, a resume and the provider's prompt cache see the same conversation.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import nullcontext
+from functools import cache
+
 from agentcli.agent.agent import Agent
-from agentcli.agent.replies import events_of
+from agentcli.agent.ending import Ending
+from agentcli.agent.replies import asks_for_summary, events_of, is_summary_due
 from agentcli.errors import LLMError, LLMErrorKind
+from agentcli.events import Event, Source
+from agentcli.events.actions import MessageAction
+from agentcli.events.live import newest_first
 from agentcli.events.observations import RequestAdaptedObservation
 from agentcli.events.progress import Notice, Status, StepDone
+from agentcli.interrupts import Countdown, OutOfTime
 from agentcli.memory.context_use import context_use
 from agentcli.messages import Reply, Request, ToolChoice
+from agentcli.sessions import inbox
 from agentcli.sessions.session import Session
+from agentcli.sessions.state import AgentState
 
 _TOO_LONG = (LLMErrorKind.CONTEXT_OVERFLOW, LLMErrorKind.PAYLOAD_TOO_LARGE)
 _MOST_ATTEMPTS = 4
@@ -129,3 +144,114 @@ def _complete(agent: Agent, session: Session, choice: ToolChoice, reserve_tokens
         session.emit(change)
     session.notify(Status("thinking"))
     return agent.llm.complete(request, session.notify, session.emit)
+
+
+def condense(agent: Agent, session: Session) -> None:
+    """Condense the conversation if that is due. Before the first time, the model is reminded to
+    note what it wants to keep, if there is room for that. A hook may postpone it; it is asked once,
+    before a model is paid."""
+    has_room = agent.memory.due(session.events) and not agent.memory.is_full(session.events)
+    if has_room and (reminder := agent.last_notes(session.events)):
+        session.emit(reminder)
+        return
+
+    @cache
+    def permit() -> bool:
+        return agent.hooks is None or not agent.hooks.compacting(session, "high_water")
+
+    if condensation := agent.memory.condense(session.events, permit):
+        session.emit(condensation)
+
+
+_GO_ON = "[You may work on: go on with the task where you left off.]"
+
+
+def write_summary(
+    agent: Agent, session: Session, ending: Ending, countdown: Countdown | None
+) -> bool:
+    """Have the model sum up its work at this limit, unless nothing was done since the last summary.
+    Return whether there is a summary. Raises TurnInterrupted only if the user interrupts."""
+    if session.pending_actions():
+        # A delegation that the limit left open continues later, so there is nothing to sum up yet.
+        return False
+    has_room = agent.limits.room_for_summary(session.state, countdown)
+    if is_summary_due(session.events):
+        if _answer(session.events) or not has_room:
+            return bool(_answer(session.events))
+    elif _worked_since_last(session.events) and has_room:
+        session.emit(_request(ending))
+    else:
+        return False
+    if session.state.agent_state is not AgentState.RUNNING:
+        session.change_state(AgentState.RUNNING)
+    session.notify(Notice(f"{ending.content}; asking for a summary"))
+    try:
+        with countdown.interrupting() if countdown else nullcontext():
+            call_model(agent, session, only_text=True)
+    except LLMError as error:
+        session.notify(Notice(f"no summary: {error.message}"))
+    except OutOfTime:
+        session.notify(Notice("no summary: there was no time left for it"))
+    return bool(_answer(session.events))
+
+
+def tell_work_continues(session: Session) -> None:
+    """Tell the model that it may continue, if the last thing it was told is to stop and sum up."""
+    if is_summary_due(session.events):
+        session.emit(MessageAction(content=_GO_ON, source=Source.ENVIRONMENT))
+
+
+def _worked_since_last(events: Sequence[Event]) -> bool:
+    """Whether the agent did anything since the user spoke or it was last asked to sum up."""
+    for event in newest_first(events):
+        if event.tool_call_metadata is not None:
+            return True
+        if event.source is Source.USER or asks_for_summary(event):
+            return False
+    return False
+
+
+def _answer(events: Sequence[Event]) -> str:
+    """Return what the model said after it was asked to sum up."""
+    for event in newest_first(events):
+        if isinstance(event, MessageAction):
+            return event.content.strip() if event.source is Source.AGENT else ""
+    return ""
+
+
+def _request(ending: Ending) -> MessageAction:
+    return MessageAction(
+        content=f"[Stop here: {ending.content}. Call no more tools. Say in a few lines, for the "
+        "user who gave you the task, what was done, what you know to work, and what is left to "
+        "do.]",
+        source=Source.ENVIRONMENT,
+        wait_for_response=True,
+    )
+
+
+def deliver_queued(agent: Agent, session: Session, delivery: inbox.Delivery) -> bool:
+    """Record the messages in the inbox with this `delivery`, and the knowledge that they call for.
+    A message that a hook refuses is dropped, and the user is told why. Return whether any was
+    recorded."""
+    waiting = [m for m in inbox.waiting(session.folder) if m.delivery == delivery]
+    recorded = inbox.already_recorded(session.events) if waiting else set()
+    delivered = False
+    for message in waiting:
+        if message.id not in recorded:
+            if agent.hooks and (why := agent.hooks.submitting(session, message.text)):
+                session.notify(Notice(f"the message {message.text[:40]!r} is not taken: {why}"))
+            else:
+                session.emit(
+                    MessageAction(
+                        content=message.text,
+                        source=Source.USER,
+                        image_urls=message.image_urls,
+                        delivery=delivery,
+                        inbox_id=message.id,
+                    )
+                )
+                delivered = True
+        inbox.remove(session.folder, message.id)
+    if delivered:
+        agent.inform(session)
+    return delivered

@@ -1,11 +1,11 @@
-"""Models in other roles than the main one, which are asked outside the conversation."""
+"""The models of a session besides the main one, and what all of them may cost."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
+from agentcli.agent.ending import Limits
 from agentcli.errors import LLMError, LLMErrorKind
 from agentcli.events import Event, LLMMetrics, Progress
 from agentcli.events.observations import (
@@ -14,15 +14,15 @@ from agentcli.events.observations import (
     TextMergedObservation,
 )
 from agentcli.events.progress import Status
+from agentcli.llm.catalog import Catalog
+from agentcli.llm.roles import Roles
+from agentcli.llm.spending import require_bounds, require_price, spent_usd
 from agentcli.memory.building import ModelNames, build_memory
 from agentcli.memory.memory import Memory
 from agentcli.messages import Message, Reply, Request, ToolSchema
 from agentcli.sessions.session import Session
+from agentcli.sessions.state import State
 from agentcli.settings import Settings
-
-if TYPE_CHECKING:
-    from agentcli.agent.run_limits import Limits
-    from agentcli.llm.roles import Roles
 
 _MOST_JUDGE_TOKENS = 1_024
 """Enough for one line, and for the reasoning before it."""
@@ -113,3 +113,32 @@ def _names(settings: Settings, models: Roles) -> ModelNames:
         settings.model.output_tokens,
         settings.model.context_tokens,
     )
+
+
+def limits_of(settings: Settings, budget_usd: float | None) -> Limits:
+    """Return the limits of a session; `budget_usd` is for it and its children, None: no limit."""
+    catalog = Catalog(settings.prices)
+    return Limits(
+        settings.agent,
+        budget_usd,
+        lambda state: spent_usd(state.metrics_with_children, catalog),
+    )
+
+
+_ASKED = ("main", "condenser", "judge", "editor")
+
+
+def require_prices(
+    settings: Settings, models: Roles, state: State, budget_usd: float | None
+) -> None:
+    """Raise ConfigError if there is a budget but no way to tell how much of it is spent."""
+    if budget_usd is None:
+        return
+    catalog = Catalog(settings.prices)
+    asked = [models.chain(name).model for name in _ASKED]
+    for name in asked:
+        require_price(catalog, name)
+    spent_usd(state.metrics_with_children, catalog)
+    for name in (*asked, *settings.model.fallback):
+        if options := settings.providers.get(name.partition("/")[0]):
+            require_bounds(name, options.extra_body, options.drop_params)

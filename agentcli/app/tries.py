@@ -15,10 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agentcli.app.agent_builder import AgentBuilder
-from agentcli.app.checks.check import CheckResult
-from agentcli.app.checks.copy_check import CopyCheck
-from agentcli.app.copies import lent_by, moved, require_no_secrets, scratch_place
-from agentcli.app.fork import beginning
+from agentcli.app.check import CheckResult
+from agentcli.app.copy_check import CopyCheck
+from agentcli.app.fork import beginning, lent_by, moved, require_no_secrets, scratch_place
 from agentcli.checkpoints.checkpointer import checkpoints_of
 from agentcli.checkpoints.snapshots import Change
 from agentcli.errors import ConfigError, SessionError, UsageError

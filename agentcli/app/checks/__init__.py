@@ -1,1 +1,0 @@
-"""What a run must achieve, and commands that check it: requirements, bisect, tries."""

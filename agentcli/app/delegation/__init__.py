@@ -1,1 +1,0 @@
-"""Children: sessions that carry out what another one delegates."""

@@ -1,1 +1,0 @@
-"""Recordings, and sessions repeated in a copy."""
