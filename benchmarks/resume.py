@@ -10,7 +10,7 @@ from statistics import median
 from typing import Any
 from unittest import mock
 
-from agentcli.sessions.event_files import read_log
+from agentcli.sessions.event_log import read_log
 from agentcli.sessions.file_store import FileStore
 from benchmarks.bench import PROTOCOLS, Bench, agent_options
 from benchmarks.report import Figure, figure

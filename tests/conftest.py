@@ -17,8 +17,8 @@ import pexpect
 import pytest
 from hypothesis import settings
 
+from agentcli.sessions import set_store_selector
 from agentcli.sessions.library import close_libraries
-from agentcli.sessions.store_selection import set_store_selector
 from tests.databases import KINDS, PostgreSQL, postgresql_programs, postgresql_server
 from tests.preloaded import PROGRAM, SETTINGS, Preloaded, serves, spawn
 from tests.server import ModelServer, Reply

@@ -36,7 +36,7 @@ from agentcli.acp.updates import SessionUpdates, Update
 from agentcli.errors import TurnInterrupted
 from agentcli.events import Action, Risk
 from agentcli.events.actions import AskUserAction, FileEditAction, FileWriteAction
-from agentcli.events.approval import Approval
+from agentcli.events.progress import Approval
 from agentcli.ui.approval import Question, RuleOffers, question_about, text_after
 from agentcli.ui.outputs import Row, change_rows
 from agentcli.ui.text import plain, printable, reveal_hidden

@@ -34,7 +34,7 @@ from agentcli.app.undo import undo
 from agentcli.app.user_commands import OwnCommands, own_commands, prompt_text, prompts, takes
 from agentcli.errors import ConfigError, UsageError
 from agentcli.knowledge.instructions import wrap_in_tag
-from agentcli.sessions.search.finder import exists
+from agentcli.sessions.finder import exists
 from agentcli.sessions.session import Session
 from agentcli.shell.output import kept_text
 from agentcli.tools.base import ToolContext

@@ -69,7 +69,7 @@ from agentcli.errors import (
     internal_errors,
     os_error_text,
 )
-from agentcli.sessions.search.finder import find, new_folder, offered
+from agentcli.sessions.finder import find, new_folder, offered
 from agentcli.system.homes import state_home
 from agentcli.system.programs import user_environ
 from agentcli.ui.text import printable

@@ -45,7 +45,7 @@ from agentcli.errors import AgentError, ConfigError, TurnInterrupted
 from agentcli.events.progress import Notice
 from agentcli.llm.roles import Roles
 from agentcli.security.trust import Fingerprint, TrustState
-from agentcli.sessions.search.finder import exists
+from agentcli.sessions.finder import exists
 from agentcli.sessions.session import Session, Subscriber
 from agentcli.system.homes import user_home
 from agentcli.system.programs import user_environ

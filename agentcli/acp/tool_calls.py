@@ -37,7 +37,6 @@ from agentcli.events.actions import (
     SearchAction,
     path_of,
 )
-from agentcli.events.json_text import json_value, well_formed
 from agentcli.events.observations import (
     CmdOutputObservation,
     ErrorObservation,
@@ -48,6 +47,7 @@ from agentcli.events.observations import (
     SearchObservation,
     UserRejectObservation,
 )
+from agentcli.events.texts import json_value, well_formed
 from agentcli.ui.calls import call_name, call_text, code_of, outcome, reach_of
 from agentcli.ui.outputs import GAP, Row, diff_rows
 from agentcli.ui.text import plain, printable

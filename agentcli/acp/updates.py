@@ -26,7 +26,7 @@ from agentcli.events.actions import (
     MessageAction,
     TaskTrackingAction,
 )
-from agentcli.events.live import live, newest_first
+from agentcli.events.conversation import live, newest_first
 from agentcli.events.observations import (
     AgentStateChangedObservation,
     DecisionObservation,

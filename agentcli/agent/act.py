@@ -18,7 +18,7 @@ from agentcli.events.observations import (
 )
 from agentcli.events.progress import Notice, Status, ToolOutput
 from agentcli.interrupts import pause_countdown
-from agentcli.sessions.recovery import without_delegated
+from agentcli.sessions.history import without_delegated
 from agentcli.sessions.session import Session
 from agentcli.sessions.state import AgentState
 

@@ -10,8 +10,8 @@ from typing import Protocol
 from agentcli.agent.ending import Ending, Limits
 from agentcli.events import Action, Event, Observation, Progress, Risk
 from agentcli.events.actions import AgentDelegateAction, MessageAction
-from agentcli.events.approval import Approval
 from agentcli.events.observations import CheckpointObservation, DecisionObservation
+from agentcli.events.progress import Approval
 from agentcli.memory.memory import Memory
 from agentcli.memory.prefix import PrefixCheck
 from agentcli.messages import Reply, Request, ToolCall, ToolSchema

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from agentcli.errors import LLMError, LLMErrorKind
 from agentcli.events import Event
 from agentcli.events.actions import MemoryAction, is_user_message
-from agentcli.events.live import newest_first
+from agentcli.events.conversation import newest_first
 from agentcli.events.observations import (
     CmdOutputObservation,
     DecisionObservation,

@@ -10,7 +10,7 @@ from agentcli.agent.ending import Ending
 from agentcli.errors import LLMErrorKind
 from agentcli.events import Event, LLMMetrics, OpaqueReplyData, ReplyPart, Source
 from agentcli.events.actions import AgentFinishAction, MessageAction
-from agentcli.events.live import newest_first
+from agentcli.events.conversation import newest_first
 from agentcli.events.observations import ErrorObservation, ReplyDiscardedObservation
 from agentcli.messages import FinishReason, Reply
 from agentcli.sessions.state import AgentState

@@ -27,7 +27,7 @@ from agentcli.events.actions import (
     MessageAction,
     is_user_message,
 )
-from agentcli.events.live import newest_first
+from agentcli.events.conversation import newest_first
 from agentcli.events.observations import (
     AgentStateChangedObservation,
     CmdOutputObservation,

@@ -16,7 +16,7 @@ from agentcli.agent.replies import asks_for_summary, events_of, is_summary_due
 from agentcli.errors import LLMError, LLMErrorKind
 from agentcli.events import Event, Source
 from agentcli.events.actions import MessageAction
-from agentcli.events.live import newest_first
+from agentcli.events.conversation import newest_first
 from agentcli.events.observations import RequestAdaptedObservation
 from agentcli.events.progress import Notice, Status, StepDone
 from agentcli.interrupts import Countdown, OutOfTime

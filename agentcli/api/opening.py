@@ -21,10 +21,8 @@ from agentcli.app.requirements import RequirementSpec, requirement_spec
 from agentcli.app.resume import workspace_of
 from agentcli.errors import UsageError
 from agentcli.events import Action, Event, Progress, Risk
-from agentcli.events.approval import Approval
-from agentcli.events.progress import Notice
-from agentcli.sessions.manage.naming import free_name
-from agentcli.sessions.search.finder import find
+from agentcli.events.progress import Approval, Notice
+from agentcli.sessions.finder import find, free_name
 from agentcli.sessions.session import Session as StoredSession
 from agentcli.sessions.session import Subscriber
 from agentcli.settings import Settings

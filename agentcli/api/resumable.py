@@ -11,7 +11,7 @@ from agentcli.app.open_session import OpenSession
 from agentcli.app.resume import discard_unfinished
 from agentcli.events import Event, Source
 from agentcli.events.actions import MessageAction
-from agentcli.events.live import newest
+from agentcli.events.conversation import newest
 from agentcli.events.observations import AgentStateChangedObservation
 from agentcli.sessions.session import Session as StoredSession
 from agentcli.sessions.session import Subscriber

@@ -64,11 +64,10 @@ from agentcli.llm.roles import Roles
 from agentcli.logs import log_to
 from agentcli.memory.prefix import PrefixCheck
 from agentcli.security.redact import Redactor, masked_values
-from agentcli.sessions.file_store import was_opened_here
-from agentcli.sessions.search.finder import new_folder
+from agentcli.sessions.finder import new_folder
+from agentcli.sessions.folder import was_opened_here, writing_to
 from agentcli.sessions.session import Session, Subscriber
 from agentcli.sessions.state import State
-from agentcli.sessions.write_faults import writing_to
 from agentcli.settings import Settings
 from agentcli.system import programs
 from agentcli.system.homes import expanded, state_home, user_home

@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 from agentcli.errors import UsageError
 from agentcli.events import Event, Source
 from agentcli.events.actions import MessageAction, is_user_message
-from agentcli.events.live import live, newest_first
+from agentcli.events.conversation import live, newest_first
 from agentcli.events.progress import Notice
 from agentcli.llm.image_limits import image_limits
 from agentcli.sandbox.scope_finder import paths_named, why_not_shown

@@ -11,7 +11,7 @@ from typing import Any
 
 from agentcli.app.containment import CHECK_FOLDER
 from agentcli.errors import ConfigError, UsageError
-from agentcli.events.requirements import RequirementJudgedObservation
+from agentcli.events.observations import RequirementJudgedObservation
 from agentcli.interrupts import shield
 from agentcli.sandbox.selection import Sandbox
 from agentcli.shell.shell import Shell

@@ -29,19 +29,18 @@ from agentcli.app.undo import files_changed
 from agentcli.errors import AgentError, TurnInterrupted
 from agentcli.events import Action, Event, Progress, Risk, Source
 from agentcli.events.actions import AgentDelegateAction, MessageAction
-from agentcli.events.approval import Approval
-from agentcli.events.live import newest, newest_first
+from agentcli.events.conversation import newest, newest_first
 from agentcli.events.observations import (
     AgentStateChangedObservation,
     DecisionObservation,
     DelegateObservation,
 )
-from agentcli.events.progress import ChildProgress, Status, StepDone
+from agentcli.events.progress import Approval, ChildProgress, Status, StepDone
 from agentcli.evidence.fold import child_tests, evidence_of
 from agentcli.interrupts import shield
 from agentcli.knowledge.definitions import AgentDefinition
 from agentcli.memory.projection import clip
-from agentcli.sessions.search.session_totals import totals
+from agentcli.sessions.history import totals
 from agentcli.sessions.session import Session, SessionRecord, Subscriber
 from agentcli.sessions.state import AgentState, Metrics
 from agentcli.workspace.names import first_names

@@ -26,10 +26,10 @@ from agentcli.app.policy.session_policy import SessionPolicy
 from agentcli.errors import LLMError, LLMErrorKind, ToolError, TurnInterrupted
 from agentcli.events import Observation
 from agentcli.events.actions import AgentDelegateAction
-from agentcli.events.live import newest_first
+from agentcli.events.conversation import newest_first
 from agentcli.events.observations import DelegateStartedObservation, ErrorObservation
 from agentcli.interrupts import OutOfTime, shield
-from agentcli.sessions.search.finder import exists, new_folder, state_of
+from agentcli.sessions.finder import exists, new_folder, state_of
 from agentcli.sessions.session import read_session
 from agentcli.sessions.state import AgentState, State
 

@@ -13,7 +13,7 @@ from agentcli.app.containment import TMP_FOLDER, with_readable
 from agentcli.app.fork import lent_by, moved, scratch_place
 from agentcli.checkpoints.snapshots import Checkpoints
 from agentcli.sandbox.selection import BUBBLEWRAP, Sandbox
-from agentcli.sessions.manage.staging import scratch
+from agentcli.sessions.staging import scratch
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from agentcli.events import Event, Source
 from agentcli.events.actions import MessageAction
 from agentcli.events.observations import SessionStartedObservation
 from agentcli.sandbox.scope_finder import secret_places
+from agentcli.sessions.finder import new_folder
 from agentcli.sessions.history import (
     all_snapshots,
     cut_at,
@@ -23,10 +24,8 @@ from agentcli.sessions.history import (
     idle_snapshots,
     snapshot_at,
 )
-from agentcli.sessions.manage.forking import copy_events
-from agentcli.sessions.manage.staging import drafting, staging
-from agentcli.sessions.search.finder import new_folder
 from agentcli.sessions.session import SessionRecord, read_session
+from agentcli.sessions.staging import copy_events, drafting, staging
 from agentcli.system.homes import cache_home, state_home, user_home
 from agentcli.system.programs import user_environ
 from agentcli.workspace.names import display_path, quoted_path

@@ -41,7 +41,7 @@ def add_knowledge_tools(
     if settings.knowledge.session_search:
 
         def search_sessions(query: str) -> str:
-            from agentcli.sessions.search.excerpts import excerpts
+            from agentcli.sessions.excerpts import excerpts
 
             return excerpts(agent_home, query, session.id, redactor)
 

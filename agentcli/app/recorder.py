@@ -26,12 +26,19 @@ from agentcli.events.observations import (
 )
 from agentcli.git.safe import ENVIRONMENT, command
 from agentcli.replay.plan import first_snapshot
-from agentcli.replay.recorded_file import RecordedFile, files_below, recorded, write_below
-from agentcli.replay.recording import Recording, RecordingHeader, recording_lines
+from agentcli.replay.recording import (
+    RecordedFile,
+    Recording,
+    RecordingHeader,
+    files_below,
+    recorded,
+    recording_lines,
+    write_below,
+)
 from agentcli.security.redact import Redactor
 from agentcli.sessions.history import former_workspace
-from agentcli.sessions.manage.staging import Scratch, scratch
 from agentcli.sessions.session import SessionRecord
+from agentcli.sessions.staging import Scratch, scratch
 from agentcli.settings import Settings, flatten
 from agentcli.system.programs import find_program
 from agentcli.workspace.folders import walk

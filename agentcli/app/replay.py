@@ -35,11 +35,14 @@ from agentcli.events.observations import (
     SessionStartedObservation,
 )
 from agentcli.messages import ToolCall
-from agentcli.replay.compare import Difference, difference
-from agentcli.replay.file_changes import differing_parts
-from agentcli.replay.normalise import Normaliser, Patterns
-from agentcli.replay.path_map import PathMap
-from agentcli.replay.plan import REPLAYED_TOOLS, answered_call, plan_replay, why_not_replayed
+from agentcli.replay.compare import Difference, Normaliser, Patterns, difference, differing_parts
+from agentcli.replay.plan import (
+    REPLAYED_TOOLS,
+    PathMap,
+    answered_call,
+    plan_replay,
+    why_not_replayed,
+)
 from agentcli.sandbox.selection import NO_LAYER
 from agentcli.security.redact import MASK, Redactor
 from agentcli.sessions.session import Session

@@ -20,9 +20,9 @@ from agentcli.checkpoints.checkpointer import Checkpointer
 from agentcli.errors import AgentError, ConfigError, UsageError
 from agentcli.events import Event, Source
 from agentcli.events.actions import MessageAction
-from agentcli.events.live import newest, newest_first
+from agentcli.events.conversation import newest, newest_first
+from agentcli.events.observations import RequirementJudgedObservation, RequirementsObservation
 from agentcli.events.progress import Status
-from agentcli.events.requirements import RequirementJudgedObservation, RequirementsObservation
 from agentcli.sessions.session import Session
 from agentcli.sessions.state import AgentState, State
 from agentcli.settings import RunSettings

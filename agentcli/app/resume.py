@@ -11,7 +11,7 @@ from agentcli.app.configuration.places import resolve_workspace
 from agentcli.errors import ConfigError, UsageError
 from agentcli.events import Event
 from agentcli.events.actions import SystemMessageAction, is_user_message
-from agentcli.events.live import newest, newest_first
+from agentcli.events.conversation import newest, newest_first
 from agentcli.events.observations import (
     FOREIGN_PREFIX,
     AgentStateChangedObservation,
@@ -21,8 +21,8 @@ from agentcli.events.observations import (
 from agentcli.messages import ToolSchema
 from agentcli.security.redact import MASK
 from agentcli.sessions import inbox
+from agentcli.sessions.finder import exists, state_of
 from agentcli.sessions.library import store_of
-from agentcli.sessions.search.finder import exists, state_of
 from agentcli.sessions.session import Session, read_session
 from agentcli.shell.variables import Exports, may_cross, restorable
 from agentcli.system.processes import kill_marked

@@ -27,7 +27,7 @@ from agentcli.events.actions import (
     is_user_message,
     path_of,
 )
-from agentcli.events.live import live, newest_first
+from agentcli.events.conversation import live, newest_first
 from agentcli.events.observations import CheckpointObservation
 from agentcli.events.progress import Notice, Status
 from agentcli.git.baseline import SETTINGS

@@ -23,13 +23,12 @@ from agentcli.checkpoints.snapshots import Change
 from agentcli.errors import ConfigError, SessionError, UsageError
 from agentcli.events import Event, Source
 from agentcli.events.actions import MessageAction, RenameAction
-from agentcli.events.live import newest
+from agentcli.events.conversation import newest
 from agentcli.events.observations import CheckpointObservation, SessionStartedObservation
+from agentcli.sessions.finder import new_folder, state_of
 from agentcli.sessions.history import all_snapshots, cut_at, idle_snapshots
-from agentcli.sessions.manage.forking import copy_events
-from agentcli.sessions.manage.staging import scratch, staging
-from agentcli.sessions.search.finder import new_folder, state_of
 from agentcli.sessions.session import Session, SessionRecord, read_session
+from agentcli.sessions.staging import copy_events, scratch, staging
 from agentcli.sessions.state import State
 from agentcli.settings import Settings
 from agentcli.workspace.names import display_path, is_generated

@@ -17,20 +17,20 @@ from agentcli.checkpoints.snapshots import Change, Checkpoints, Restored
 from agentcli.errors import SessionError, UsageError
 from agentcli.events import Event, Source
 from agentcli.events.actions import MessageAction, RewindAction
-from agentcli.events.live import newest
+from agentcli.events.conversation import newest
 from agentcli.events.observations import CheckpointObservation, RestoreStartedObservation
 from agentcli.sessions.history import (
+    SessionTotals,
     StepTrees,
     cut_at,
     former_workspace,
     idle_snapshots,
+    partial_restore_message,
     snapshot_at,
     step_snapshots,
     steps_with_trees,
 )
 from agentcli.sessions.library import store_of
-from agentcli.sessions.recovery import partial_restore_message
-from agentcli.sessions.search.session_totals import SessionTotals
 from agentcli.sessions.session import Session, read_session
 from agentcli.workspace.names import display_path, first_names, is_generated, quoted_path
 

@@ -22,7 +22,7 @@ from agentcli.errors import AgentError, SessionError, TurnInterrupted, UsageErro
 from agentcli.interrupts import shield
 from agentcli.llm.catalog import Catalog
 from agentcli.llm.spending import spent_usd
-from agentcli.sessions.search.finder import exists, state_of
+from agentcli.sessions.finder import exists, state_of
 from agentcli.system.programs import user_environ
 from agentcli.workspace.private import replace_atomically
 

@@ -20,7 +20,7 @@ from agentcli.app.fork import require_no_secrets
 from agentcli.batch.task import Order
 from agentcli.errors import ConfigError, SessionError, UsageError, os_error_text
 from agentcli.git.mirrors import CloneFailed, WatchedTree, begin_repository, check_out
-from agentcli.sessions.search.finder import new_folder
+from agentcli.sessions.finder import new_folder
 from agentcli.system.homes import state_home
 from agentcli.system.processes import process_stat
 from agentcli.system.programs import find_program, user_environ

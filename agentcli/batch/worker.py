@@ -41,8 +41,8 @@ from agentcli.errors import (
 from agentcli.events.observations import AgentStateChangedObservation
 from agentcli.events.progress import ChildProgress
 from agentcli.security.redact import Redactor, masked_values
-from agentcli.sessions.search.finder import exists, state_of
-from agentcli.sessions.search.session_totals import totals
+from agentcli.sessions.finder import exists, state_of
+from agentcli.sessions.history import totals
 from agentcli.sessions.session import SessionRecord, read_session
 from agentcli.sessions.state import AgentState
 from agentcli.system import programs

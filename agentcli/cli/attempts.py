@@ -42,8 +42,8 @@ from agentcli.events.progress import ChildProgress, Notice
 from agentcli.evidence.fold import EvidenceFold
 from agentcli.interrupts import shield
 from agentcli.messages import Usage
+from agentcli.sessions.finder import free_name
 from agentcli.sessions.library import close_libraries
-from agentcli.sessions.manage.naming import free_name
 from agentcli.sessions.session import Session, SessionRecord, Subscriber, read_session
 from agentcli.sessions.state import State
 from agentcli.settings import RunSettings

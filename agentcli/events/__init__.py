@@ -1,6 +1,6 @@
 """What can happen in a session."""
 
-from agentcli.events import actions, observations, requirements  # noqa: F401 - registers them
+from agentcli.events import actions, observations  # noqa: F401 - registers them
 from agentcli.events.base import (
     Action,
     Event,

@@ -1,8 +1,9 @@
-"""Transient notices: delivered to subscribers, never stored."""
+"""Values passed to and from subscribers but never stored: transient notices, approvals."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,3 +80,17 @@ Progress = (
     | ChildProgress
     | Notice
 )
+
+
+Scope = Literal["once", "session", "always"]
+
+
+@dataclass(frozen=True, slots=True)
+class Approval:
+    """`reason` is what the user wants the model to know; `scope` says how long `rule` holds: not at
+    all, for this session, or from now on in this workspace."""
+
+    allowed: bool
+    scope: Scope = "once"
+    reason: str = ""
+    rule: str = ""

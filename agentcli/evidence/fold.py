@@ -22,10 +22,10 @@ from agentcli.events.observations import (
     IPythonRunCellObservation,
     MCPObservation,
     NullObservation,
+    RequirementJudgedObservation,
     SessionStartedObservation,
     ToolResultObservation,
 )
-from agentcli.events.requirements import RequirementJudgedObservation
 from agentcli.evidence import Evidence, EvidenceStatus, Outcome, TestRun
 from agentcli.evidence.runners import (
     RunnerCall,

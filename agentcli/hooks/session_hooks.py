@@ -12,14 +12,10 @@ from agentcli.agent.ending import Ending
 from agentcli.errors import TurnInterrupted
 from agentcli.events import Action, Event, Observation, Source
 from agentcli.events.actions import MCPAction, MessageAction, is_user_message, tool_name
-from agentcli.events.json_text import json_value
-from agentcli.events.live import newest_first
-from agentcli.events.observations import (
-    CmdOutputObservation,
-    DecisionObservation,
-    HookObservation,
-)
+from agentcli.events.conversation import newest_first
+from agentcli.events.observations import CmdOutputObservation, DecisionObservation, HookObservation
 from agentcli.events.progress import Notice, Status
+from agentcli.events.texts import json_value
 from agentcli.hooks.runner import HookRun, HookRunner
 from agentcli.interrupts import interruptible_after_end
 from agentcli.sessions.session import Session

@@ -16,7 +16,7 @@ from itertools import islice
 from pathlib import Path
 from threading import Thread
 
-from agentcli.events.json_text import json_value
+from agentcli.events.texts import json_value
 from agentcli.git import safe
 from agentcli.system.programs import environment_folder, find_on, find_program, python_on_path
 from agentcli.workspace.text import UnreadableText, read_bounded

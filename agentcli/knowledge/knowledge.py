@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from agentcli.events import Event, Progress, Source
 from agentcli.events.actions import MessageAction, RecallAction, RewindAction
-from agentcli.events.live import live, newest_first
+from agentcli.events.conversation import live, newest_first
 from agentcli.events.observations import RecallObservation
 from agentcli.events.progress import Notice
 from agentcli.knowledge.facts import WorkspaceFacts, ascii_safe

@@ -21,7 +21,7 @@ from typing import Literal
 from agentcli.errors import ToolError
 from agentcli.events import Event, Source
 from agentcli.events.actions import MessageAction
-from agentcli.events.live import newest_first
+from agentcli.events.conversation import newest_first
 from agentcli.knowledge.instructions import digest, escape_tags
 from agentcli.workspace.private import locked, replace_durably
 from agentcli.workspace.text import UnreadableText, read_bounded

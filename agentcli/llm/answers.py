@@ -18,7 +18,7 @@ from itertools import chain
 from typing import Any
 
 from agentcli.errors import LLMError
-from agentcli.events.json_text import json_value
+from agentcli.events.texts import json_value
 from agentcli.llm.wire_protocol import (
     CHECK_ADDRESS,
     StillAlive,

@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from agentcli.events.json_text import json_value, value_at
+from agentcli.events.texts import json_value, value_at
 from agentcli.llm.call_dialects import DIALECTS, Dialect
 from agentcli.llm.wire_protocol import tool_call
 from agentcli.messages import ToolCall

@@ -15,8 +15,8 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from agentcli.errors import LLMError
-from agentcli.events.json_text import json_value
 from agentcli.events.progress import Notice, TextDelta, ToolCallStarted
+from agentcli.events.texts import json_value
 from agentcli.llm.wire_protocol import PerMessage, StillAlive, StreamItem, WireProtocol
 from agentcli.messages import Message, Reply, Request, Role, ToolCall, ToolSchema
 from agentcli.settings import DIALECTS

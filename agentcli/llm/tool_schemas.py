@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from agentcli.events.json_text import json_value
+from agentcli.events.texts import json_value
 from agentcli.mended_json import mended
 from agentcli.messages import ToolCall, ToolSchema
 from agentcli.plain_schemas import LISTS, MAPS, SCHEMAS, Schema, parts, plain, words

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, Protocol, TypeVar
 from uuid import uuid4
 
 from agentcli.errors import AgentError, LLMError, LLMErrorKind
-from agentcli.events.json_text import compact_json, json_object, json_value
 from agentcli.events.progress import Notice, ReasoningDelta, TextDelta, ToolCallStarted
+from agentcli.events.texts import compact_json, json_object, json_value
 from agentcli.llm.traits import Traits
 from agentcli.messages import Message, Reply, Request, ToolCall, common_start
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from agentcli.events import Action, Event, Observation, Source
 from agentcli.events.actions import CondensationAction, MessageAction, SystemMessageAction
-from agentcli.events.live import live
+from agentcli.events.conversation import live
 from agentcli.events.observations import (
     DecisionObservation,
     ErrorObservation,

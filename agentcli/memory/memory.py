@@ -9,7 +9,7 @@ from dataclasses import replace
 from agentcli.errors import TurnInterrupted
 from agentcli.events import Event
 from agentcli.events.actions import CondensationAction, RewindAction
-from agentcli.events.live import live
+from agentcli.events.conversation import live
 from agentcli.memory.condensation_cost import (
     Decision,
     Outlook,

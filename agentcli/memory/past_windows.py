@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from agentcli.events import Event
 from agentcli.events.actions import CondensationAction, RewindAction
-from agentcli.events.live import live
+from agentcli.events.conversation import live
 from agentcli.events.observations import ReplyDiscardedObservation
 from agentcli.memory.context_use import Kind, pieces_of
 from agentcli.memory.memory import Memory

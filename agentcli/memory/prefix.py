@@ -8,7 +8,7 @@ from itertools import takewhile
 
 from agentcli.events import Event
 from agentcli.events.actions import CondensationAction, RewindAction, SystemMessageAction
-from agentcli.events.live import newest, newest_first
+from agentcli.events.conversation import newest, newest_first
 from agentcli.events.observations import (
     PrefixChangedObservation,
     RequestAdaptedObservation,

@@ -16,7 +16,7 @@ from agentcli.events.actions import (
     MessageAction,
     SystemMessageAction,
 )
-from agentcli.events.live import live
+from agentcli.events.conversation import live
 from agentcli.events.observations import (
     BrowserOutputObservation,
     CmdOutputObservation,

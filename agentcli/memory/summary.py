@@ -16,11 +16,7 @@ from agentcli.events.actions import (
     FileWriteAction,
     MessageAction,
 )
-from agentcli.events.observations import (
-    CmdOutputObservation,
-    ErrorObservation,
-    FileReadObservation,
-)
+from agentcli.events.observations import CmdOutputObservation, ErrorObservation, FileReadObservation
 from agentcli.memory.projection import clip
 from agentcli.memory.view import View
 

@@ -33,8 +33,7 @@ from agentcli.events.observations import (
     HookObservation,
     UserRejectObservation,
 )
-from agentcli.page.markup import Clipper, element, fold, line
-from agentcli.page.prose import prose
+from agentcli.page.markup import Clipper, element, fold, line, prose
 from agentcli.ui.calls import (
     Outcome,
     argument_rows,
@@ -49,8 +48,9 @@ from agentcli.ui.calls import (
 )
 from agentcli.ui.notices import decision_text, note
 from agentcli.ui.outputs import GAP, UNFOLDED, diff_rows
+from agentcli.ui.style import Line
 from agentcli.ui.summary import count
-from agentcli.ui.text import Line, plain
+from agentcli.ui.text import plain
 
 _ANY_WIDTH = 1_000_000
 _OPEN_LINES = 14

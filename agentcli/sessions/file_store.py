@@ -1,4 +1,5 @@
-"""One JSON file per event: complete once it has its final name, and only one for each id.
+"""Sessions as files, one folder each, and in it one JSON file per event: complete once it has its
+final name, and only one for each id.
 
 An event is written and synced as an unnamed file, then linked to `events/<id>.json`. The folder is
 synced before anyone acts on the event.
@@ -8,38 +9,56 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import sys
+import time
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, Self
 
 from agentcli.errors import SessionError
-from agentcli.events.json_text import compact_json
-from agentcli.sessions.event_files import event_path, read_events, read_log
-from agentcli.sessions.lock import SessionLock, holder_of
-from agentcli.sessions.manage.ownership import require_own, require_safe_place
-from agentcli.sessions.pages import PAGE, read_page, write_page
-from agentcli.sessions.state import State, load_state, save_state
-from agentcli.sessions.store import Holder, Store, StoredLog
-from agentcli.sessions.write_faults import NO_ROOM, unwritable
-from agentcli.workspace.private import (
-    link_open_file,
-    read_private,
-    remove_tree,
-    replace_atomically,
-    sync_names,
-    sync_names_above,
+from agentcli.events.texts import compact_json
+from agentcli.sessions.event_log import (
+    PAGE,
+    event_path,
+    read_events,
+    read_log,
+    read_page,
+    state_or_empty,
+    write_page,
 )
+from agentcli.sessions.folder import (
+    NO_ROOM,
+    kept_elsewhere,
+    make_folder,
+    noted_places,
+    require_own,
+    unwritable,
+)
+from agentcli.sessions.state import State, load_state, save_state
+from agentcli.sessions.store import (
+    Holder,
+    Library,
+    SessionLock,
+    Store,
+    StoredLog,
+    holder_of,
+    holders_of,
+)
+from agentcli.workspace.private import link_open_file, remove_tree, sync_names
 
+SESSIONS = "sessions"
+"""The folder of a home that contains one folder per session."""
 RESERVE_BYTES = 128 * 1024
 """Disk space set aside, so that work in progress can still be recorded when the disk is full."""
 _MOST_EVENTS = 10**9
 FILE_NAMES = ("events", "event_cache", "state.pkl", "reserve", "session.lock")
 """What a session's folder contains only if its events are files; the events come first."""
-_PLACE = "store"
-_LONGEST_PLACE = 2_000
+_EVENTS = "events"
+_UNCERTAIN_NS = 2_000_000_000
+"""A folder changed within this time may change again without a new modification time."""
 
 log = logging.getLogger(__name__)
 
@@ -267,60 +286,6 @@ class FileStore(Store):
         return True
 
 
-def make_folder(folder: Path, *, anew: bool = True) -> None:
-    """Create the folder of a session. Raises SessionError when it can't be created, or when it
-    exists and `anew` is set."""
-    try:
-        is_first = not folder.parent.exists()
-        folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        require_safe_place(folder.parent)
-        if is_first:
-            # The home is new, too, and whoever created it did not sync its name.
-            sync_names_above(folder.parents[1])
-        folder.mkdir(mode=0o700, exist_ok=not anew)
-    except OSError as error:
-        raise unwritable(folder.parent, error) from error
-
-
-def keep_elsewhere(folder: Path, place: str) -> None:
-    """Note that the session's events are in `place`, for people and for other settings. Raises
-    OSError."""
-    _note_places(folder, [place, *noted_places(folder)])
-
-
-def forget_place(folder: Path, place: str) -> None:
-    """Note that the session is no longer in `place`. Raises OSError."""
-    if place in (places := noted_places(folder)):
-        _note_places(folder, [each for each in places if each != place])
-
-
-def noted_places(folder: Path) -> list[str]:
-    """Return the databases that the session is in, the newest first, as far as this home knows."""
-    noted = read_private(folder / _PLACE, _LONGEST_PLACE)
-    return (noted or b"").decode(errors="replace").split("\n")[:-1]
-
-
-def _note_places(folder: Path, places: Sequence[str]) -> None:
-    lines = "".join(f"{place}\n" for place in dict.fromkeys(places))
-    if lines:
-        replace_atomically(folder / _PLACE, lines.encode())
-    else:
-        (folder / _PLACE).unlink(missing_ok=True)
-
-
-def kept_elsewhere(folder: Path) -> str | None:
-    """Return the noted place of a session's events if its folder has none; otherwise, or if nothing
-    is noted, None."""
-    if (folder / "events").exists():
-        return None
-    return next(iter(noted_places(folder)), None)
-
-
-def was_opened_here(folder: Path) -> bool:
-    """Whether a session was created or opened in this home before, so that its files are there."""
-    return (folder / "events").exists() or kept_elsewhere(folder) is not None
-
-
 def _bodies(records: Sequence[dict[str, Any]]) -> list[bytes]:
     return [compact_json(record) for record in records]
 
@@ -331,3 +296,92 @@ def _allocate(fd: int, size: int) -> None:
         os.posix_fallocate(fd, 0, size)
     else:
         os.write(fd, b"\0" * size)
+
+
+class FileLibrary(Library):
+    """The sessions in the folder `sessions` of `home`."""
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+        self._sessions = home / SESSIONS
+        self.shown = str(self._sessions)
+        self.places: Sequence[Path] = ()
+
+    def store(self, folder: Path) -> FileStore:
+        return FileStore(folder)
+
+    def close(self) -> None:
+        """Do nothing: no file is kept open."""
+
+    def states(self, workspace: str | None = None) -> Iterator[tuple[Path, State]]:
+        for folder in self._last_used_first():
+            state = state_or_empty(folder, FileStore(folder))
+            if workspace is None or state.workspace == workspace:
+                yield folder, state
+
+    def holders(self, session_ids: Iterable[str]) -> dict[str, Holder]:
+        return holders_of(self._sessions, session_ids)
+
+    def stamps(self) -> Iterable[tuple[str, str]]:
+        for folder in self._folders():
+            if folder.is_symlink():
+                continue
+            yield folder.name, _folder_stamp(folder / _EVENTS)
+
+    def adopt(self, made: Path, session_id: str) -> None:
+        if (self._sessions / session_id / _EVENTS).exists():
+            raise SessionError(f"session {session_id} already exists in {self.shown}")
+        put_in_place(made, self._sessions / session_id)
+        sync_names(self._home)
+
+    def _folders(self) -> list[Path]:
+        try:
+            with os.scandir(self._sessions) as entries:
+                return [Path(e.path) for e in entries if e.is_dir() and is_session_id(e.name)]
+        except OSError:
+            return []
+
+    def _last_used_first(self) -> list[Path]:
+        """Return the folders of all sessions, the last written first, without reading any session.
+        Those whose events are in a database are left out."""
+        found = [(_last_write(folder), folder) for folder in self._folders()]
+        mine = [(at, folder) for at, folder in found if at or kept_elsewhere(folder) is None]
+        return [folder for _, folder in sorted(mine, reverse=True)]
+
+
+def put_in_place(made: Path, folder: Path) -> None:
+    """Give the session folder `made` its real name, durably. If the session has a folder already,
+    move the files of `made` that it lacks into it, the events last. Raises OSError."""
+    folder.parent.mkdir(mode=0o700, exist_ok=True)
+    sync_names(made)
+    if not folder.exists():
+        made.rename(folder)
+    else:
+        for path in sorted(made.iterdir(), key=lambda path: path.name == _EVENTS):
+            if not (folder / path.name).exists():
+                path.rename(folder / path.name)
+        sync_names(folder)
+        remove_tree(made)
+    sync_names(folder.parent)
+
+
+def is_session_id(name: str) -> bool:
+    """Whether `name` is allowed as a session id. Folders with other names are never shown."""
+    return re.fullmatch(r"[\w.-]{1,255}", name, re.ASCII) is not None and name not in (".", "..")
+
+
+def _last_write(folder: Path) -> int:
+    """Return the folder's modification time, which changes because each event adds a name to it."""
+    try:
+        return (folder / _EVENTS).stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
+def _folder_stamp(events: Path) -> str:
+    try:
+        status = events.lstat()
+    except OSError:
+        return ""
+    settled = abs(time.time_ns() - status.st_mtime_ns) > _UNCERTAIN_NS
+    return f"{status.st_ino}:{status.st_mtime_ns}" if settled else ""

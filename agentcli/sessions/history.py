@@ -1,21 +1,39 @@
-"""The points that a session can go back to, and what that means for its files. Pure functions."""
+"""What the events of a session say: points to go back to and their snapshots, work in progress
+where the log breaks off, totals. Pure functions."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import pairwise
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import dropwhile, pairwise
+from typing import Any
 
 from agentcli.errors import SessionError, UsageError
-from agentcli.events import Action, Event, Observation
-from agentcli.events.actions import RewindAction, is_user_message
+from agentcli.events import Action, Event, Observation, Progress, Source
+from agentcli.events.actions import (
+    AgentDelegateAction,
+    AskUserAction,
+    FileReadAction,
+    GlobAction,
+    RewindAction,
+    SearchAction,
+    is_user_message,
+)
+from agentcli.events.conversation import newest_first
 from agentcli.events.observations import (
     CheckpointObservation,
     DecisionObservation,
+    DelegateObservation,
+    ErrorObservation,
+    FileEditObservation,
+    FileReadObservation,
+    FileWriteObservation,
     ReplyDiscardedObservation,
+    RestoreStartedObservation,
     SessionStartedObservation,
 )
+from agentcli.messages import Usage
 
 
 @dataclass(frozen=True)
@@ -219,3 +237,155 @@ def cut_at(events: Sequence[Event], event_id: int) -> int:
     if cut < 0:
         raise UsageError(f"event {event_id} comes before the task was given")
     return cut
+
+
+_READS = (FileReadAction, SearchAction, GlobAction)
+
+
+def torn_reply(events: Sequence[Event]) -> str | None:
+    """Return the id of the last reply if only its beginning was written."""
+    last = events[-1].reply if events else None
+    return last.id if last and last.index < last.total - 1 else None
+
+
+def open_actions(events: Sequence[Event]) -> list[Action]:
+    """Return the actions of this turn that have no observation, in order."""
+    answered: set[int | None] = set()
+    discarded: set[str] = set()
+    found: list[Action] = []
+    for event in newest_first(events):
+        if isinstance(event, ReplyDiscardedObservation):
+            discarded.add(event.reply_id)
+        elif isinstance(event, Observation):
+            if not isinstance(event, DecisionObservation):
+                answered.add(event.cause)
+        elif event.source is Source.USER:
+            break
+        elif (
+            isinstance(event, Action)
+            and event.runnable
+            and event.id not in answered
+            and not (event.reply and event.reply.id in discarded)
+        ):
+            found.append(event)
+    return found[::-1]
+
+
+def without_delegated(actions: Sequence[Action]) -> list[Action]:
+    """Return the open actions without leading delegations: an interrupted child continues where its
+    own session stopped, so that its work is not done twice."""
+    return list(dropwhile(lambda action: isinstance(action, AgentDelegateAction), actions))
+
+
+def awaits_approval(events: Sequence[Event], action: Action) -> bool:
+    """Whether `action` is a question, or approval was asked for it, that was never answered."""
+    if isinstance(action, AskUserAction):
+        return True
+    for event in newest_first(events):
+        if isinstance(event, DecisionObservation) and event.cause == action.id:
+            return event.decision == "ask"
+        if event is action:
+            break
+    return False
+
+
+def interruption_was_recorded(events: Sequence[Event]) -> bool:
+    """Whether an earlier recovery, itself killed before it finished, has already recorded that the
+    kill interrupted the running action."""
+    for event in newest_first(events):
+        if event.reply is not None:
+            break
+        if isinstance(event, ErrorObservation) and event.error_id == "interrupted":
+            return True
+    return False
+
+
+def unfinished_restore(events: Sequence[Event]) -> RestoreStartedObservation | None:
+    """Return the restore of earlier files that was started but not finished, if nobody has worked
+    in the session since."""
+    for event in reversed(events):
+        if isinstance(event, RestoreStartedObservation):
+            return event
+        said = is_user_message(event)
+        if said or isinstance(event, RewindAction) or event.reply is not None:
+            return None
+    return None
+
+
+def unsent_restore_message(events: Sequence[Event]) -> str:
+    """Return the message about a user's undo or rewind that the model has not received because
+    the process was killed first; empty if there is none."""
+    last = events[-1] if events else None
+    if isinstance(last, RewindAction):
+        return last.told
+    return partial_restore_message(last) if isinstance(last, RestoreStartedObservation) else ""
+
+
+def partial_restore_message(begun: RestoreStartedObservation) -> str:
+    """Return the message to the model about a restore that was not finished."""
+    return (
+        f"[The user began to bring files back to an earlier state ({begun.content}), and that was "
+        "cut off: some are as they were then, others not. Look before you rely on any.]"
+    )
+
+
+def with_may_have_begun(actions: Iterable[Action]) -> Iterable[tuple[Action, bool]]:
+    """Yield each open action and whether it may have begun: the first one, and reads beside it."""
+    begun = True
+    for index, action in enumerate(actions):
+        begun = begun and (index == 0 or isinstance(action, _READS))
+        yield action, begun
+        begun = begun and isinstance(action, _READS)
+
+
+@dataclass
+class SessionTotals:
+    """Counts events as they come; can subscribe to a session. Tokens and money include those of
+    children; `cost_usd` is None when the price of a reply is unknown. `trees` are the first and the
+    last snapshot of the workspace, if there are any; `first_id` is the first event."""
+
+    steps: int = 0
+    usage: Usage = field(default_factory=Usage)
+    cost_usd: float | None = 0.0
+    trees: tuple[str, str] | None = None
+    first_id: int | None = None
+    _known: dict[str, str] = field(default_factory=dict)
+    _files: dict[str, tuple[str | None, str]] = field(default_factory=dict)
+
+    @property
+    def files_changed(self) -> tuple[str, ...]:
+        """The files that the file tools left different from when they were first read, in order of
+        the first change."""
+        return tuple(path for path, (first, last) in self._files.items() if first != last)
+
+    def on_event(self, event: Event) -> None:
+        if self.first_id is None:
+            self.first_id = event.id
+        if metrics := event.llm_metrics:
+            self.steps += 1
+            self._add(vars(metrics))
+        if isinstance(event, DelegateObservation):
+            for used in event.metrics.values():
+                self._add(used)
+        if isinstance(event, FileWriteObservation | FileEditObservation):
+            first = self._files.get(event.path, (self._known.get(event.path), ""))[0]
+            self._files[event.path] = (first, event.digest)
+        if isinstance(event, FileReadObservation | FileWriteObservation | FileEditObservation):
+            self._known[event.path] = event.digest
+        if isinstance(event, CheckpointObservation) and event.tree:
+            self.trees = (self.trees[0] if self.trees else event.tree, event.tree)
+
+    def _add(self, used: Mapping[str, Any]) -> None:
+        self.usage += Usage.of(used)
+        usd = used.get("cost_usd")
+        self.cost_usd = None if self.cost_usd is None or usd is None else self.cost_usd + usd
+
+    def on_progress(self, progress: Progress) -> None:
+        """Do nothing: progress does not count."""
+
+
+def totals(events: Iterable[Event]) -> SessionTotals:
+    counted = SessionTotals()
+    for event in events:
+        counted.on_event(event)
+    return counted

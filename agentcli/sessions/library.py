@@ -6,14 +6,12 @@ or the `Store` of a session, and need not know which kind it gets.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from agentcli.errors import ConfigError
-from agentcli.sessions.file_library import SESSIONS, FileLibrary
-from agentcli.sessions.file_store import FileStore
+from agentcli.sessions import FILES, INSTALL, selected_store
+from agentcli.sessions.file_store import SESSIONS, FileLibrary, FileStore
 from agentcli.sessions.store import Library, Store
-from agentcli.sessions.store_selection import FILES, INSTALL, selected_store
 
 _known: dict[tuple[Path, str], Library] = {}
 
@@ -28,7 +26,7 @@ def library_at(home: Path, place: str) -> Library:
     Raises ConfigError."""
     key = (home, place)
     if key not in _known:
-        _known[key] = _KINDS.get(place, _database_library)(home, place)
+        _known[key] = FileLibrary(home) if place == FILES else _database_library(home, place)
     return _known[key]
 
 
@@ -47,20 +45,12 @@ def store_of(folder: Path) -> Store:
     return library_of(folder.parent.parent).store(folder)
 
 
-def _file_library(home: Path, place: str) -> Library:
-    return FileLibrary(home)
-
-
 def _database_library(home: Path, place: str) -> Library:
     try:
-        from agentcli.sessions.database.library import DatabaseLibrary
+        from agentcli.sessions.database_store import DatabaseLibrary
     except ModuleNotFoundError as missing:
         if missing.name != "sqlalchemy":
             raise
-        told = "sessions.store names a database, and SQLAlchemy is not installed"
-        raise ConfigError(told, hint=INSTALL) from missing
+        message = "sessions.store names a database, and SQLAlchemy is not installed"
+        raise ConfigError(message, hint=INSTALL) from missing
     return DatabaseLibrary(home, place)
-
-
-_KINDS: Mapping[str, Callable[[Path, str], Library]] = {FILES: _file_library}
-"""How to open each kind of store. Any other place is the URL of a database."""

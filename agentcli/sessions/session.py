@@ -1,15 +1,16 @@
-"""A session: an event stream and the state folded from it, under one lock."""
+"""A session: an event stream and the state folded from it, under one lock; secrets are masked in
+what it stores and shows."""
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from agentcli.errors import SessionError
 from agentcli.events import (
@@ -22,7 +23,6 @@ from agentcli.events import (
     event_to_dict,
 )
 from agentcli.events.actions import AgentDelegateAction, MessageAction
-from agentcli.events.json_text import compact_json
 from agentcli.events.observations import (
     AgentStateChangedObservation,
     DecisionObservation,
@@ -30,12 +30,11 @@ from agentcli.events.observations import (
     ReplyDiscardedObservation,
 )
 from agentcli.events.progress import ReasoningDelta, TextDelta, ToolOutput
+from agentcli.events.texts import compact_json
 from agentcli.interrupts import shield
-from agentcli.sessions.event_log import EventLog
-from agentcli.sessions.library import store_of
-from agentcli.sessions.pages import PAGE
-from agentcli.sessions.reading import SessionRecord, read_record
-from agentcli.sessions.recovery import (
+from agentcli.sessions.event_log import PAGE, EventLog, SessionRecord, read_record
+from agentcli.sessions.folder import unwritable
+from agentcli.sessions.history import (
     awaits_approval,
     interruption_was_recorded,
     open_actions,
@@ -44,16 +43,82 @@ from agentcli.sessions.recovery import (
     with_may_have_begun,
     without_delegated,
 )
-from agentcli.sessions.state import (
-    TRANSITIONS,
-    AgentState,
-    State,
-    fold,
-)
+from agentcli.sessions.library import store_of
+from agentcli.sessions.state import TRANSITIONS, AgentState, State, fold
 from agentcli.sessions.store import Lock, Store
-from agentcli.sessions.stream_redactor import NoSecrets, Redactor, StreamRedactor
-from agentcli.sessions.write_faults import unwritable
 from agentcli.workspace.private import remove_tree
+
+_PASSED_ON = 8
+"""Characters already passed on that the redactor sees again, to recognise a secret after them."""
+
+Redact = Callable[[Any], Any]
+"""Masks secrets in JSON data at any depth."""
+
+Piece = TextDelta | ReasoningDelta | ToolOutput
+
+
+class Redactor(Protocol):
+    def __call__(self, data: Any) -> Any:
+        """Return JSON data with its secrets masked at any depth; the same object when there are
+        none."""
+
+    def safe_prefix_length(self, text: str) -> int:
+        """Return how many characters of `text`, the newest part of a stream, can be masked and
+        passed on. The caller puts the rest before the next part, because a secret may begin
+        there."""
+
+    def note(self, before: str, after: str) -> str:
+        """Return a sentence for the reader of `after` that says how many secrets of `before` are
+        masked in it; empty if none."""
+
+
+class NoSecrets:
+    """Masks nothing."""
+
+    def __call__(self, data: Any) -> Any:
+        return data
+
+    def safe_prefix_length(self, text: str) -> int:
+        return len(text)
+
+    def note(self, before: str, after: str) -> str:
+        return ""
+
+
+class StreamRedactor:
+    """Holds back the end of a stream while a secret may have begun in it."""
+
+    def __init__(self) -> None:
+        self._stream: tuple[type, int | None] | None = None
+        self._held: Piece | None = None
+        self._passed = ""
+
+    def add(self, piece: Piece, redact: Redactor) -> Iterator[Piece]:
+        """Yield what can be passed on now of the held text and `piece`. An empty piece, which only
+        says that time passes, always can."""
+        tells_time = not piece.text
+        if _stream(piece) != self._stream:
+            yield from self.release(redact)
+            self._stream = _stream(piece)
+        if self._held is not None:
+            piece = replace(piece, text=self._held.text + piece.text)
+        end = max(redact.safe_prefix_length(self._passed + piece.text) - len(self._passed), 0)
+        self._held = replace(piece, text=piece.text[end:]) if end < len(piece.text) else None
+        self._passed = (self._passed + piece.text[:end])[-_PASSED_ON:]
+        if end or tells_time:
+            yield replace(piece, text=redact(piece.text[:end]))
+
+    def release(self, redact: Redactor) -> Iterator[Piece]:
+        """Yield what was held, because its stream has ended."""
+        held, self._held = self._held, None
+        self._stream, self._passed = None, ""
+        if held is not None:
+            yield replace(held, text=redact(held.text))
+
+
+def _stream(piece: Piece) -> tuple[type, int | None]:
+    return type(piece), piece.action_id if isinstance(piece, ToolOutput) else None
+
 
 _SAVE_STATE_EVERY = 20
 _REPLACEMENT = "\ufffd".encode()

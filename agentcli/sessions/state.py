@@ -27,10 +27,11 @@ from agentcli.events.observations import (
     DelegateStartedObservation,
     ErrorObservation,
     ModelSwitchedObservation,
+    RequirementJudgedObservation,
+    RequirementsObservation,
     SessionStartedObservation,
 )
-from agentcli.events.requirements import RequirementJudgedObservation, RequirementsObservation
-from agentcli.sessions.manage.ownership import trusted
+from agentcli.sessions.folder import trusted
 from agentcli.workspace.private import read_regular, replace_atomically
 
 STATE_VERSION = 1

@@ -1,25 +1,104 @@
 """The lines that our bash reads: how a command is framed, and what it reports.
 
 Nothing that commands do to the shell may affect these lines. Commands are sourced from a file, so
-their quoting can't swallow the frame; `\\builtin` bypasses aliases and functions; `/dev/tty` is
+their quoting can't swallow the frame; `\builtin` bypasses aliases and functions; `/dev/tty` is
 there whatever was redirected. The fallback report is an error in an arithmetic expansion, which no
 function or alias can intercept (for when `builtin` itself is a function). The exported variables
 are listed ahead of the report; the fallback for that is a shell in POSIX mode, which looks for
 `export` and `unset` among its builtins first.
+
+A command line of several parts is marked so that bash records the status of each, but only if it is
+plain: words, quotes and separators that can be read in one way only.
 """
 
 from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from agentcli.shell import parts
 from agentcli.shell.exchange import MARK
-from agentcli.shell.output import replace_surrogates
+from agentcli.shell.output import HEAD_SHARE, SOURCE_HEAD_SHARE, replace_surrogates
+
+VARIABLE = "_agent_parts"
+_PIECE = re.compile(
+    r"""'[^']*'|"(?:[^"\\`$]|\\[\s\S]|\$(?!\())*"|(?P<end>[;\n])"""
+    r"""|\\[\s\S]|&&|[<>]&[\d-]|&>>?|\$\{\w+\}|\$(?![('"{])|\{[\w.,/-]*\}|<(?![<(])|>(?!\()"""
+    r"""|(?<=[^\s;])\#|[^'"\\`;\n&$(){}#<>]"""
+)
+_UNFINISHED = re.compile(r"(?:&&|\|\|?)\s*$")
+_OPEN = re.compile(r"[<>]&?\s*$")
+_NOT_PLAIN = re.compile(
+    r"\s*(?:(?:if|then|elif|else|fi|for|while|until|do|done|case|esac|select|function|coproc|time"
+    r"|set|shopt|trap|alias|unalias|exec|exit|return|eval|source|enable)\b|!|\[\[|\.\s)"
+)
+_TOLD_OF_LAST = re.compile(r"\$(?:_(?!\w)|\{_\})|PIPESTATUS")
+_MOST_SHOWN = 60
+_PRINTS_SOURCE = re.compile(
+    r"(?:^|[;&|\n])\s*(?:cat|bat|nl|sed|awk|head|less|more|xxd|git\s+(?:show|diff|blame|log))\b"
+    r"[^;|&\n]*$"
+)
+
+
+def parts_of(command: str) -> list[str]:
+    """Return the parts of `command`, each ending with its separator; empty if it has only one or is
+    not plain."""
+    if _TOLD_OF_LAST.search(command):
+        return []
+    parts, start, at = [], 0, 0
+    while at < len(command):
+        piece = _PIECE.match(command, at)
+        if piece is None:
+            return []
+        at = piece.end()
+        if piece["end"]:
+            part = command[start : at - 1]
+            if _OPEN.search(part) or (piece["end"] == ";" and _is_blank(part)):
+                return []
+            if not _is_blank(part) and not _UNFINISHED.search(part):
+                parts.append(command[start:at])
+                start = at
+    rest = command[start:]
+    if not _is_blank(rest):
+        parts.append(rest)
+    elif parts:
+        parts[-1] += rest
+    return parts if len(parts) > 1 and not any(map(_NOT_PLAIN.match, parts)) else []
+
+
+def _is_blank(part: str) -> bool:
+    return not part.replace("\\\n", "").strip()
+
+
+def with_marks(parts: Sequence[str]) -> str:
+    """Return a command that also records, in a variable, number and status of each part that ends:
+    all except the last, and those whose status the next part reads itself."""
+    text = ""
+    for number, part in enumerate(parts[:-1]):
+        mark = "" if "$?" in parts[number + 1] else f'; {VARIABLE}+=" {number}:$?"'
+        text += f"{part[:-1]}{mark}{part[-1]}"
+    return text + parts[-1]
+
+
+def ended_parts(parts: Sequence[str], told: str) -> list[tuple[str, int]]:
+    """Return the parts that had ended with their statuses; `told` is what the variable held."""
+    found = re.findall(r"(\d{1,4}):(\d{1,3})\b", told)
+    return [(shortened(parts[int(n)]), int(code)) for n, code in found if int(n) < len(parts)]
+
+
+def head_share(command: str) -> float:
+    """Return the head's share in what a cut leaves of the output. If the command shows files, at
+    the end at least, the beginning says more; with most other programs, the end does."""
+    return SOURCE_HEAD_SHARE if _PRINTS_SOURCE.search(command.strip()) else HEAD_SHARE
+
+
+def shortened(command: str) -> str:
+    line = " ".join(command.strip(" \t\n;").split())
+    return line if len(line) <= _MOST_SHOWN else f"{line[: _MOST_SHOWN - 1]}…"
+
 
 _START = rb"""
 unset HISTFILE TMOUT MAILCHECK
@@ -106,7 +185,7 @@ def run_lines(
     `in_parts`: the script records the statuses of its parts."""
     source = "/dev/tty >/dev/tty 2>&1" if stdin else "/dev/null"
     restore = rf"(\exit {status})&&\:;" if status else ""
-    reset = f" {parts.VARIABLE}=" if in_parts else ""
+    reset = f" {VARIABLE}=" if in_parts else ""
     begin = (
         rf"{{ {_marks('B', nonce, pipes)}"
         rf"_agent_status=130 _agent_reported={reset}; {restore} }} >/dev/null 2>&1"
@@ -178,7 +257,7 @@ def strip_job_notices(text: str) -> str:
 
 def parts_script(target: Path) -> bytes:
     """Return a script that writes to `target` which parts of the last command had ended."""
-    return rf"""\builtin printf '%s' "${parts.VARIABLE}" >|{_quote(target)}""".encode() + b"\n"
+    return rf"""\builtin printf '%s' "${VARIABLE}" >|{_quote(target)}""".encode() + b"\n"
 
 
 def jobs_script(target: Path) -> bytes:

@@ -11,16 +11,13 @@ from agentcli.interrupts import shield
 from agentcli.sandbox.hints import WithheldEnvironment, differences
 from agentcli.sandbox.selection import Sandbox
 from agentcli.shell import bash_lines
-from agentcli.shell.bash import Bash
-from agentcli.shell.command_result import CommandResult
-from agentcli.shell.detached import NEW_SHELL, SENT, DetachedJob
+from agentcli.shell.bash import Bash, stop_at_limit
+from agentcli.shell.bash_lines import head_share, parts_of, with_marks
 from agentcli.shell.exchange import Outcome
-from agentcli.shell.interpreter import LATE_CHARS, Interpreter, OnOutput, Running
-from agentcli.shell.jobs import Job, begin_job
+from agentcli.shell.interpreter import LATE_CHARS, CommandResult, Interpreter, OnOutput, Running
+from agentcli.shell.jobs import NEW_SHELL, SENT, DetachedJob, Job, begin_job
 from agentcli.shell.output import LiveOutput
-from agentcli.shell.parts import head_share, parts_of, with_marks
 from agentcli.shell.terminal import Terminal, typed
-from agentcli.shell.time_limit import stop_at_limit
 from agentcli.shell.variables import Exports, storable
 from agentcli.system import processes
 from agentcli.system.processes import ENVIRONMENT_MARK

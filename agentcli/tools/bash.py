@@ -13,7 +13,7 @@ from agentcli.events.actions import CmdRunAction
 from agentcli.events.base import Risk
 from agentcli.events.observations import CmdMetadata, CmdOutputObservation
 from agentcli.sandbox.hints import refused_by_sandbox
-from agentcli.shell.command_result import CommandResult
+from agentcli.shell.interpreter import CommandResult
 from agentcli.tools.base import (
     Effect,
     Seconds,

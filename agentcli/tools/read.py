@@ -17,8 +17,8 @@ from typing import Any, BinaryIO
 
 from agentcli.errors import ToolError
 from agentcli.events.actions import FileReadAction
-from agentcli.events.json_text import well_formed
 from agentcli.events.observations import FileReadObservation
+from agentcli.events.texts import well_formed
 from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolResult
 from agentcli.workspace.images import LARGEST_FILE, NEEDED_BYTES, ImageFault, data_url, kind_of
 from agentcli.workspace.names import display_path, size_text

@@ -15,7 +15,7 @@ from agentcli.events.actions import (
     RecallAction,
     SystemMessageAction,
 )
-from agentcli.events.live import newest_first
+from agentcli.events.conversation import newest_first
 from agentcli.events.observations import (
     FileEditObservation,
     FileReadObservation,

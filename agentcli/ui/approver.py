@@ -17,8 +17,8 @@ from typing import Protocol, TypeVar
 
 from agentcli.errors import TurnInterrupted
 from agentcli.events import Action
-from agentcli.events.approval import Approval, Scope
 from agentcli.events.base import Risk
+from agentcli.events.progress import Approval, Scope
 from agentcli.ui.approval import Question, RuleOffers, hanging, keyed, question_about
 from agentcli.ui.dialogues import DIGITS, ENTER, MEANINGS, Answer, AnswerDialogue, ApprovalDialogue
 from agentcli.ui.screen import LiveRegion, terminal_colors, terminal_size

@@ -30,7 +30,6 @@ from agentcli.events.actions import (
     ToolCallAction,
     tool_name,
 )
-from agentcli.events.json_text import json_object
 from agentcli.events.observations import (
     BrowserOutputObservation,
     CmdOutputObservation,
@@ -49,6 +48,7 @@ from agentcli.events.observations import (
     UserAnswerObservation,
     UserRejectObservation,
 )
+from agentcli.events.texts import json_object
 from agentcli.ui.outputs import (
     FOLDED,
     Folding,

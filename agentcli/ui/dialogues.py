@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from agentcli.events.approval import Approval, Scope
+from agentcli.events.progress import Approval, Scope
 from agentcli.ui.approval import Question, hanging, keyed, quoted
 from agentcli.ui.summary import count
 from agentcli.ui.text import (

@@ -19,7 +19,6 @@ from agentcli.events import (
     event_to_dict,
 )
 from agentcli.events.actions import MessageAction, SystemMessageAction
-from agentcli.events.json_text import compact_json, json_object
 from agentcli.events.observations import (
     AgentStateChangedObservation,
     DecisionObservation,
@@ -28,6 +27,7 @@ from agentcli.events.observations import (
     UserRejectObservation,
 )
 from agentcli.events.progress import Notice, ReplyAbandoned, Status
+from agentcli.events.texts import compact_json, json_object
 from agentcli.ui.summary import RunSummary
 
 _SCHEMA_VERSION = 1

@@ -21,10 +21,10 @@ from agentcli.events.observations import (
     RecallObservation,
     ReplyDiscardedObservation,
     RequestAdaptedObservation,
+    RequirementJudgedObservation,
     SessionStartedObservation,
 )
 from agentcli.events.progress import Status
-from agentcli.events.requirements import RequirementJudgedObservation
 from agentcli.ui.summary import duration, money, quantity, whole_seconds
 from agentcli.ui.text import Line, Span, printable
 

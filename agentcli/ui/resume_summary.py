@@ -17,7 +17,7 @@ from agentcli.events.actions import (
     TaskTrackingAction,
     is_user_message,
 )
-from agentcli.events.live import newest_first
+from agentcli.events.conversation import newest_first
 from agentcli.events.observations import (
     AgentStateChangedObservation,
     DecisionObservation,

@@ -14,7 +14,7 @@ from agentcli.browser.browser import BrowserMissing, find_browser
 from agentcli.browser.tabs import compact
 from agentcli.events.actions import BrowseInteractiveAction
 from agentcli.events.observations import BrowserOutputObservation
-from agentcli.sessions.search.finder import in_use_by
+from agentcli.sessions.finder import in_use_by
 from agentcli.sessions.session import read_session
 from agentcli.system.processes import descendants
 from tests.browser.pages import DONE, REPORT, SIGN_UP, served

@@ -10,7 +10,7 @@ import signal
 import pexpect
 import pytest
 
-from agentcli.sessions.search.finder import state_of
+from agentcli.sessions.finder import state_of
 from tests.cli.test_run import wait_for
 from tests.conftest import LIMIT_S
 from tests.emulated import Emulated

@@ -13,7 +13,7 @@ import pytest
 from agentcli.events import Source
 from agentcli.events.actions import MessageAction
 from agentcli.events.observations import AgentStateChangedObservation, CmdOutputObservation
-from agentcli.sessions.search.finder import state_of
+from agentcli.sessions.finder import state_of
 from agentcli.sessions.session import read_session
 from tests.conftest import LIMIT_S, MODELS
 from tests.server import Call, Hang, HttpError, Paused, Reply, Usage

@@ -12,8 +12,8 @@ from pathlib import Path
 import pexpect
 import pytest
 
-from agentcli.sessions.lock import SessionLock
 from agentcli.sessions.session import Session, read_session
+from agentcli.sessions.store import SessionLock
 from agentcli.ui.text import cells
 from tests.conftest import LIMIT_S
 from tests.server import Call, Reply

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from agentcli.sessions.search.finder import in_use_by
+from agentcli.sessions.finder import in_use_by
 from tests.conftest import LIMIT_S, Agent
 from tests.server import Reply
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from agentcli.sessions.search.finder import state_of
+from agentcli.sessions.finder import state_of
 from tests.cli.test_bisect import left_over
 from tests.cli.test_budget import greedy, priced
 from tests.conftest import MODELS, git

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from agentcli.events import event_from_dict, event_to_dict
-from agentcli.events.base import OpaqueEvent
-from agentcli.events.versions import EVENT_VERSION, UPGRADES, upgraded
+from agentcli.events.base import EVENT_VERSION, UPGRADES, OpaqueEvent, upgraded
 from agentcli.sessions.session import Session, read_session
 from tests.events.samples import CLASSES, sample
 

@@ -12,9 +12,9 @@ from agentcli.events.observations import (
     ErrorObservation,
     FileEditObservation,
     NullObservation,
+    RequirementJudgedObservation,
     SessionStartedObservation,
 )
-from agentcli.events.requirements import RequirementJudgedObservation
 from agentcli.evidence import Evidence
 from agentcli.evidence.fold import child_tests, evidence_of
 

@@ -16,9 +16,9 @@ from agentcli.app.fork import fork
 from agentcli.app.undo import rewind, undo
 from agentcli.errors import UsageError
 from agentcli.events.actions import MessageAction, RewindAction
-from agentcli.sessions.manage.staging import sweep
-from agentcli.sessions.recovery import unfinished_restore
+from agentcli.sessions.history import unfinished_restore
 from agentcli.sessions.session import Session, read_session
+from agentcli.sessions.staging import sweep
 from tests.app.undoing import Walk, looks, sh
 from tests.checkpoints.trees import killed_at
 

@@ -10,11 +10,7 @@ from hypothesis import strategies as st
 
 from agentcli.events import ReplyPart, Source, ToolCallMetadata
 from agentcli.events.actions import MessageAction, ToolCallAction
-from agentcli.events.observations import (
-    ErrorObservation,
-    SuccessObservation,
-    ToolResultObservation,
-)
+from agentcli.events.observations import ErrorObservation, SuccessObservation, ToolResultObservation
 from agentcli.llm.protocols.anthropic_messages import AnthropicMessages
 from agentcli.llm.protocols.chat_completions import ChatCompletions
 from agentcli.llm.protocols.responses import Responses

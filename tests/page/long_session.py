@@ -47,7 +47,7 @@ from agentcli.events.observations import (
     SuccessObservation,
     TaskTrackingObservation,
 )
-from agentcli.sessions.transfer.export.base import Trajectory
+from agentcli.sessions.export import Trajectory
 
 SESSION, CHILD = "20261120-093012-7c4e", "20261120-094120-b0d2"
 _FULL = 120_000

@@ -9,7 +9,7 @@ from PIL import Image
 from playwright.sync_api import Browser, sync_playwright
 
 from agentcli.browser.browser import find_browser
-from agentcli.sessions.transfer.export import exporter
+from agentcli.sessions.export import exporter
 from tests.page.long_session import long_session
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -31,8 +31,7 @@ from agentcli.events.observations import (
     MCPObservation,
     SessionStartedObservation,
 )
-from agentcli.sessions.transfer.export import exporter
-from agentcli.sessions.transfer.export.base import Trajectory
+from agentcli.sessions.export import Trajectory, exporter
 from tests.page.long_session import long_session
 
 try:

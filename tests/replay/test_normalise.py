@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from agentcli.replay.normalise import Normaliser
+from agentcli.replay.compare import Normaliser
 
 LENT = ["web/node_modules"]
 THEN = Normaliser((), "s1", [], datetime(2026, 3, 1, 12, tzinfo=UTC), LENT)

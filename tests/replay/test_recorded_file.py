@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentcli.errors import SessionError
-from agentcli.replay.recorded_file import RecordedFile, write_below
+from agentcli.replay.recording import RecordedFile, write_below
 
 NAMES = st.sampled_from(["a", "b", "c"])
 PATHS = st.lists(NAMES, min_size=1, max_size=4).map("/".join)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from agentcli.events.progress import ToolOutput
 from agentcli.security.redact import MASK, Redactor
-from agentcli.sessions.stream_redactor import StreamRedactor
+from agentcli.sessions.session import StreamRedactor
 from tests.tables import each_row
 
 

@@ -17,18 +17,16 @@ from sqlalchemy import event
 from agentcli.errors import SessionError, UsageError
 from agentcli.events import Source, event_to_dict
 from agentcli.events.actions import MessageAction
-from agentcli.events.json_text import compact_json
-from agentcli.events.requirements import RequirementJudgedObservation
-from agentcli.sessions.database.rows import event_row
+from agentcli.events.observations import RequirementJudgedObservation
+from agentcli.events.texts import compact_json
+from agentcli.sessions import selected_store, set_store_selector
+from agentcli.sessions.database_schema import event_row
+from agentcli.sessions.export import exporter, trajectory_of
+from agentcli.sessions.finder import session_states
 from agentcli.sessions.library import library_at, library_of, store_of
-from agentcli.sessions.manage.staging import sweep
-from agentcli.sessions.search.finder import session_states
 from agentcli.sessions.session import Session, read_session
-from agentcli.sessions.store_selection import selected_store, set_store_selector
-from agentcli.sessions.transfer.copying import Copied, copy_session
-from agentcli.sessions.transfer.export import exporter
-from agentcli.sessions.transfer.export.base import trajectory_of
-from agentcli.sessions.transfer.importing import import_session
+from agentcli.sessions.staging import sweep
+from agentcli.sessions.transfer import Copied, copy_session, import_session
 from tests.conftest import in_every_store
 from tests.databases import PASSWORD
 from tests.emulated import Emulated
@@ -41,7 +39,7 @@ in_postgresql = pytest.mark.parametrize("kept_in", ["postgresql"], indirect=True
 _HOLDS_IT = """
 import sys; from pathlib import Path
 from agentcli.sessions.session import Session
-from agentcli.sessions.store_selection import set_store_selector
+from agentcli.sessions import set_store_selector
 set_store_selector(lambda home: sys.argv[2]); session = Session.open(Path(sys.argv[1]))
 print("open", flush=True); sys.stdin.read()
 """

@@ -8,7 +8,7 @@ from agentcli.errors import UsageError
 from agentcli.events import Source
 from agentcli.events.actions import CondensationAction, MessageAction
 from agentcli.security.redact import Redactor
-from agentcli.sessions.search.excerpts import MAX_CHARS, excerpts
+from agentcli.sessions.excerpts import MAX_CHARS, excerpts
 from agentcli.sessions.session import Session
 from agentcli.sessions.state import AgentState
 from tests.conftest import in_every_store

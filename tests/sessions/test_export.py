@@ -26,9 +26,8 @@ from agentcli.events.observations import (
     FileWriteObservation,
 )
 from agentcli.security.redact import MASK, Redactor
+from agentcli.sessions.export import EXPORTERS, Trajectory, exporter, trajectory_of
 from agentcli.sessions.session import Session, SessionRecord, read_session
-from agentcli.sessions.transfer.export import EXPORTERS, exporter
-from agentcli.sessions.transfer.export.base import Trajectory, trajectory_of
 from tests.sessions.test_index import FIRST, said, started
 from tests.strategies import histories
 

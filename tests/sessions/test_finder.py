@@ -15,14 +15,7 @@ from agentcli.errors import UsageError
 from agentcli.events import ReplyPart, Source
 from agentcli.events.actions import MessageAction
 from agentcli.events.observations import SessionStartedObservation
-from agentcli.sessions.search.finder import (
-    find,
-    in_use_by,
-    newest,
-    offered,
-    session_states,
-    state_of,
-)
+from agentcli.sessions.finder import find, in_use_by, newest, offered, session_states, state_of
 from agentcli.sessions.session import Session
 from agentcli.sessions.state import load_state, save_state
 from tests.conftest import in_every_store

@@ -32,13 +32,12 @@ from agentcli.events.observations import (
     SessionStartedObservation,
 )
 from agentcli.security.redact import MASK, Redactor
-from agentcli.sessions.manage.staging import staging, sweep
-from agentcli.sessions.search.finder import newest
+from agentcli.sessions import import_sources, transfer
+from agentcli.sessions.export import Trajectory, exporter
+from agentcli.sessions.finder import newest
 from agentcli.sessions.session import Session, read_session
-from agentcli.sessions.transfer import import_archives, import_sources, importing
-from agentcli.sessions.transfer.export import exporter
-from agentcli.sessions.transfer.export.base import Trajectory
-from agentcli.sessions.transfer.importing import import_session
+from agentcli.sessions.staging import staging, sweep
+from agentcli.sessions.transfer import import_session
 from tests.conftest import in_every_store
 from tests.sessions.test_export import exported, recorded
 from tests.sessions.test_index import SECOND, record, said, started
@@ -335,14 +334,14 @@ def test_a_zip_that_wants_out_or_is_cut_off_is_refused(tmp_path):
 
 
 def test_sizes_have_limits(tmp_path, monkeypatch):
-    for module in (import_sources, importing, import_archives):
+    for module in (import_sources, transfer, import_sources):
         monkeypatch.setattr(module, "EVENT_BYTES", 1000)
     folder = session_folder(tmp_path / "there", message(args={"content": "x" * 1000}))
     assert "larger" in refused(tmp_path / "here", folder)
-    monkeypatch.setattr(importing, "TOTAL_BYTES", 1500)
+    monkeypatch.setattr(transfer, "TOTAL_BYTES", 1500)
     folder = session_folder(tmp_path / "many", *[message(n) for n in range(20)])
     assert "more than" in refused(tmp_path / "here", folder)
-    monkeypatch.setattr(import_archives, "AT_ONCE_BYTES", 2000)
+    monkeypatch.setattr(import_sources, "AT_ONCE_BYTES", 2000)
     bomb = packed(tmp_path / "bomb", [("padding", tarfile.REGTYPE, bytes(10**6))])
     assert "more than" in refused(tmp_path / "here", bomb)
     monkeypatch.setattr(import_sources, "MOST_EVENTS", 5)

@@ -23,10 +23,9 @@ from agentcli.events.actions import (
 )
 from agentcli.events.observations import CmdOutputObservation, SessionStartedObservation
 from agentcli.sessions.file_store import FileStore
-from agentcli.sessions.manage.retention import remove
-from agentcli.sessions.search.index import search
-from agentcli.sessions.search.search_query import full_text_expression
+from agentcli.sessions.search_index import full_text_expression, search
 from agentcli.sessions.session import Session
+from agentcli.sessions.upkeep import remove
 from tests.conftest import in_every_store
 from tests.strategies import EVENT_CLASSES, events_of
 
@@ -242,7 +241,7 @@ def test_an_index_that_can_not_be_used_is_made_anew(tmp_path, spoil):
 
 
 def test_an_index_that_another_holds_is_left_alone(tmp_path, monkeypatch):
-    monkeypatch.setattr("agentcli.sessions.search.index._PATIENCE_S", 0)
+    monkeypatch.setattr("agentcli.sessions.search_index._PATIENCE_S", 0)
     record(tmp_path, FIRST, said("alpha"))
     search(tmp_path, "alpha")
     record(tmp_path, FIRST, said("beta"))

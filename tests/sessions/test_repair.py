@@ -9,8 +9,8 @@ import pytest
 from agentcli.errors import SessionError, UsageError
 from agentcli.events import Source
 from agentcli.events.actions import MessageAction
-from agentcli.sessions.manage.repair import repair
 from agentcli.sessions.session import Session, read_session
+from agentcli.sessions.upkeep import repair
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from threading import Thread
 import pytest
 
 from agentcli.errors import TurnInterrupted
-from agentcli.shell.command_result import CommandResult
+from agentcli.shell.interpreter import CommandResult
 from agentcli.shell.shell import Shell
 from agentcli.system import processes
 from agentcli.workspace.private import OutputFolder

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from agentcli.shell.parts import ended_parts, head_share, parts_of, with_marks
+from agentcli.shell.bash_lines import ended_parts, head_share, parts_of, with_marks
 
 PIECES = st.sampled_from(
     [

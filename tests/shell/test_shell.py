@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from agentcli.shell.command_result import CommandResult
+from agentcli.shell.interpreter import CommandResult
 from agentcli.shell.shell import Shell
 from tests.shell.shells import around, is_alive, make_shell, needs_proc, sound, until
 

@@ -17,8 +17,8 @@ import pyte
 import pytest
 
 from agentcli.events.actions import CmdRunAction
-from agentcli.events.approval import Approval
 from agentcli.events.base import Risk
+from agentcli.events.progress import Approval
 from agentcli.ui.approver import TerminalApprover
 from tests.ui.test_approver import ESCALATION, Rules
 

@@ -19,8 +19,8 @@ from agentcli.events.actions import (
     FileWriteAction,
     ToolCallAction,
 )
-from agentcli.events.approval import Approval
 from agentcli.events.base import Risk
+from agentcli.events.progress import Approval
 from agentcli.ui import approver
 from agentcli.ui.approver import TerminalApprover
 from agentcli.ui.text import cells

@@ -9,7 +9,7 @@ from typing import Any
 
 from agentcli.app.configuration.places import MANAGED_FILE, user_file
 from agentcli.errors import ConfigError
-from agentcli.sessions.store_selection import FILES, set_store_selector
+from agentcli.sessions import FILES, set_store_selector
 from agentcli.system.homes import state_home
 from agentcli.system.programs import user_environ
 

@@ -26,8 +26,8 @@ from agentcli.cli.options import Assignments, Json, NoPager, SessionOption, Sess
 from agentcli.cli.sessions.selector import selected_session
 from agentcli.cli.sessions.undo_report import change_as_dict, change_line
 from agentcli.cli.terminal import paged, working
+from agentcli.sessions.finder import state_of
 from agentcli.sessions.history import FileState, actions_of_step
-from agentcli.sessions.search.finder import state_of
 from agentcli.ui.screen import Screen
 from agentcli.ui.summary import duration
 from agentcli.ui.text import Span, Style, printable, say_note

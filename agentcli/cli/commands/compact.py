@@ -21,7 +21,7 @@ from agentcli.cli.builders import builder_for_session
 from agentcli.cli.options import Json, SessionOption, SessionOrNewest, option
 from agentcli.cli.sessions.selector import selected_session
 from agentcli.cli.terminal import working
-from agentcli.sessions.search.finder import state_of
+from agentcli.sessions.finder import state_of
 from agentcli.ui.summary import count, money, quantity
 from agentcli.ui.text import printable, say_note
 

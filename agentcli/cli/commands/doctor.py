@@ -52,8 +52,8 @@ from agentcli.sandbox.probe_driver import ATTACKS
 from agentcli.sandbox.probes import probe, surprises
 from agentcli.sandbox.scope_finder import find_access_scope
 from agentcli.sandbox.selection import Sandbox, choose_sandbox
+from agentcli.sessions import FILES, selected_store
 from agentcli.sessions.library import library_of
-from agentcli.sessions.store_selection import FILES, selected_store
 from agentcli.shell.shell import Shell
 from agentcli.system.programs import distrusted, find_program, sanitize_environment, user_environ
 from agentcli.ui.summary import count

@@ -18,7 +18,7 @@ from agentcli.app.containment import ITS_PAGES, open_port
 from agentcli.cli.options import SessionOption, argument
 from agentcli.cli.sessions.selector import selected_session
 from agentcli.errors import SessionError, TurnInterrupted
-from agentcli.sessions.search.finder import in_use_by
+from agentcli.sessions.finder import in_use_by
 from agentcli.system.processes import open_pidfd
 
 

@@ -20,8 +20,8 @@ from agentcli.cli.user_paths import home
 from agentcli.errors import UsageError
 from agentcli.sessions import inbox
 from agentcli.sessions.file_store import FileStore
+from agentcli.sessions.finder import session_states
 from agentcli.sessions.library import store_of
-from agentcli.sessions.search.finder import session_states
 
 
 def tell(

@@ -47,7 +47,7 @@ def words_of_kind(kind: str, tree: Mapping[str, Any], current: str) -> list[tupl
 
 def _sessions() -> Iterator[tuple[str, str]]:
     """Yield the sessions of this folder, the most recently used first, by name if they have one."""
-    from agentcli.sessions.search.finder import offered
+    from agentcli.sessions.finder import offered
 
     use_configured_store()
     home = state_home(user_environ())

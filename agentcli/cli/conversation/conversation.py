@@ -35,7 +35,7 @@ from agentcli.events import Event, Progress
 from agentcli.evidence.deferred import DeferredEvidence
 from agentcli.interrupts import shield, unshielded
 from agentcli.sessions import inbox
-from agentcli.sessions.search.session_totals import SessionTotals
+from agentcli.sessions.history import SessionTotals
 from agentcli.sessions.session import Session, Subscriber
 from agentcli.sessions.state import AgentState
 from agentcli.settings import Settings

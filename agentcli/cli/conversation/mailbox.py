@@ -10,7 +10,7 @@ from pathlib import Path
 from agentcli.agent.replies import last_answer
 from agentcli.app.attachments import BEFORE_MENTIONED, attached, with_images
 from agentcli.sessions import inbox
-from agentcli.sessions.search.finder import find
+from agentcli.sessions.finder import find
 from agentcli.sessions.session import Session, read_session
 from agentcli.ui.prompt.control import Submission
 

@@ -37,7 +37,7 @@ from agentcli.cli.terminal import show_in_pager
 from agentcli.cli.user_paths import tilde_path
 from agentcli.cli.user_questions import asking_builder
 from agentcli.errors import SetupNeeded
-from agentcli.sessions.search.finder import offered
+from agentcli.sessions.finder import offered
 from agentcli.system.programs import user_environ
 from agentcli.ui.outputs import FOLDED
 from agentcli.ui.prompt.completion import Completer, MentionIndex, with_folders

@@ -19,8 +19,7 @@ from agentcli.errors import SessionError, UsageError
 from agentcli.events import Event
 from agentcli.events.actions import is_user_message
 from agentcli.git.disarm import disarm_all
-from agentcli.replay.recorded_file import write_below
-from agentcli.replay.recording import Recording
+from agentcli.replay.recording import Recording, write_below
 from agentcli.sessions.history import cut_at
 from agentcli.sessions.session import SessionRecord
 from agentcli.ui.text import say_note

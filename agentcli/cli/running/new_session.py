@@ -16,7 +16,7 @@ from agentcli.cli.running import stdin
 from agentcli.cli.running.inputs import UserInput, piped_beside
 from agentcli.cli.running.outcome import OutcomeReporter
 from agentcli.errors import UsageError
-from agentcli.sessions.manage.naming import free_name
+from agentcli.sessions.finder import free_name
 
 
 @dataclass(frozen=True)

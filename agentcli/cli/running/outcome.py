@@ -28,16 +28,15 @@ from agentcli.errors import (
     UsageError,
     os_error_text,
 )
-from agentcli.events.live import newest
+from agentcli.events.conversation import newest
 from agentcli.events.observations import SessionStartedObservation
 from agentcli.evidence import Evidence
 from agentcli.evidence.deferred import DeferredEvidence
 from agentcli.sandbox.selection import BUBBLEWRAP
-from agentcli.sessions.own_tmp import left_in_tmp
-from agentcli.sessions.search.session_totals import SessionTotals
-from agentcli.sessions.session import Session, Subscriber
+from agentcli.sessions.history import SessionTotals
+from agentcli.sessions.inbox import left_in_tmp
+from agentcli.sessions.session import NoSecrets, Session, Subscriber
 from agentcli.sessions.state import AgentState
-from agentcli.sessions.stream_redactor import NoSecrets
 from agentcli.settings import UISettings
 from agentcli.system.programs import user_environ
 from agentcli.ui.jsonl import JsonLinesWriter

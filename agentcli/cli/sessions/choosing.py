@@ -13,9 +13,9 @@ from agentcli.cli.user_paths import home, tilde_path
 from agentcli.errors import NothingChosen, SessionError, UsageError
 from agentcli.events import Event, Source
 from agentcli.events.actions import MessageAction, RewindAction
-from agentcli.events.live import live
+from agentcli.events.conversation import live
 from agentcli.sessions import inbox
-from agentcli.sessions.search.finder import FoundSession, newest_events, no_session, offered
+from agentcli.sessions.finder import FoundSession, newest_events, no_session, offered
 from agentcli.ui.choices import Choice, Preview, aligned
 from agentcli.ui.picker import Picked, Question, pick
 from agentcli.ui.summary import count

@@ -18,7 +18,7 @@ from agentcli.events.observations import DecisionObservation, SessionStartedObse
 from agentcli.security.policy.policy import Policy
 from agentcli.security.policy.rule import Rule
 from agentcli.security.risk_rating import rate_by_rules
-from agentcli.sessions.search.finder import find, session_states
+from agentcli.sessions.finder import find, session_states
 from agentcli.sessions.session import read_session
 from agentcli.system.homes import user_home
 from agentcli.system.programs import user_environ

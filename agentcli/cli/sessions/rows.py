@@ -10,11 +10,11 @@ from typing import Any
 
 from agentcli.cli.user_paths import home, tilde_path
 from agentcli.errors import AgentError
+from agentcli.sessions.finder import FoundSession, state_of
 from agentcli.sessions.library import library_of
-from agentcli.sessions.manage.retention import updated_at
-from agentcli.sessions.search.finder import FoundSession, state_of
 from agentcli.sessions.state import Metrics, State
 from agentcli.sessions.store import Holder
+from agentcli.sessions.upkeep import updated_at
 from agentcli.ui.choices import Choice, aligned
 from agentcli.ui.resume_summary import how_it_ended
 from agentcli.ui.summary import ago, count, money, quantity

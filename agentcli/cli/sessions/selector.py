@@ -13,10 +13,10 @@ from agentcli.checkpoints.pack_store import empty_pool
 from agentcli.cli.error_reporting import internal_error
 from agentcli.cli.user_paths import home
 from agentcli.errors import UsageError
-from agentcli.sessions.manage.staging import sweep
-from agentcli.sessions.recovery import unfinished_restore
-from agentcli.sessions.search.finder import find, newest
+from agentcli.sessions.finder import find, newest
+from agentcli.sessions.history import unfinished_restore
 from agentcli.sessions.session import Session
+from agentcli.sessions.staging import sweep
 from agentcli.ui.text import printable, say_note
 
 

@@ -14,7 +14,7 @@ from agentcli.cli.conversation.conversation import Conversation
 from agentcli.cli.slash_command import SlashCommand
 from agentcli.errors import AgentError
 from agentcli.knowledge.definitions import AgentDefinition
-from agentcli.sessions.search.finder import in_use_by, state_of
+from agentcli.sessions.finder import in_use_by, state_of
 from agentcli.ui.resume_summary import how_it_ended
 from agentcli.ui.summary import count, money
 from agentcli.ui.text import Line, Span, printable

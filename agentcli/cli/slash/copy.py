@@ -16,7 +16,7 @@ from agentcli.cli.slash_command import SlashCommand, first_line, number
 from agentcli.errors import UsageError
 from agentcli.events import Event
 from agentcli.events.actions import CmdRunAction
-from agentcli.events.live import newest_first
+from agentcli.events.conversation import newest_first
 from agentcli.ui.prompt.control import Completion
 from agentcli.ui.summary import count
 from agentcli.ui.text import printable

@@ -17,9 +17,8 @@ from agentcli.cli.conversation.conversation import Conversation
 from agentcli.cli.slash_command import SlashCommand
 from agentcli.cli.user_paths import resolved_target, tilde_path, write_atomically
 from agentcli.errors import UsageError
+from agentcli.sessions.export import EXPORTERS, exporter, trajectory_of
 from agentcli.sessions.session import read_session
-from agentcli.sessions.transfer.export import EXPORTERS, exporter
-from agentcli.sessions.transfer.export.base import trajectory_of
 from agentcli.system.homes import expanded
 from agentcli.ui.prompt.control import Completion
 

@@ -7,7 +7,7 @@ from agentcli.cli.slash_command import SlashCommand
 from agentcli.errors import UsageError
 from agentcli.events import Source
 from agentcli.events.actions import RenameAction
-from agentcli.sessions.manage.naming import free_name
+from agentcli.sessions.finder import free_name
 
 
 def rename(conversation: Conversation, argument: str) -> None:

@@ -19,7 +19,7 @@ from agentcli.cli.sessions.selector import Chosen
 from agentcli.cli.slash_command import SlashCommand, beginning
 from agentcli.errors import UsageError
 from agentcli.sessions import inbox
-from agentcli.sessions.search.finder import find, offered
+from agentcli.sessions.finder import find, offered
 from agentcli.ui.prompt.control import Completion, Submission
 from agentcli.ui.resume_summary import show_summary, summarise
 

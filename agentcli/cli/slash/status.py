@@ -12,7 +12,7 @@ from agentcli.cli.commands.context import use_of
 from agentcli.cli.conversation.conversation import Conversation
 from agentcli.cli.slash_command import SlashCommand
 from agentcli.cli.user_paths import tilde_path
-from agentcli.events.live import newest
+from agentcli.events.conversation import newest
 from agentcli.events.observations import SessionStartedObservation
 from agentcli.sessions.session import Session
 from agentcli.ui.resume_summary import how_it_ended

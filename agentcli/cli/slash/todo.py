@@ -5,7 +5,7 @@ from __future__ import annotations
 from agentcli.cli.conversation.conversation import Conversation
 from agentcli.cli.slash_command import SlashCommand
 from agentcli.events.actions import TaskTrackingAction
-from agentcli.events.live import newest
+from agentcli.events.conversation import newest
 from agentcli.ui.calls import call_lines
 from agentcli.ui.text import Span
 

@@ -18,8 +18,8 @@ from typing import Any
 
 from agentcli.errors import ConfigError, LLMError, LLMErrorKind
 from agentcli.events import event_from_dict
+from agentcli.events.conversation import RECORDING, is_newer, recorded_replies
 from agentcli.events.progress import TextDelta, ToolCallStarted
-from agentcli.events.recorded_replies import RECORDING, is_newer, recorded_replies
 from agentcli.llm.protocols import anthropic_messages, chat_completions, responses
 from agentcli.llm.wire_protocol import (
     Endpoint,

@@ -18,7 +18,7 @@ from agentcli.cli.error_reporting import internal_error
 from agentcli.cli.sessions.selector import clean_up_interrupted_work
 from agentcli.cli.user_paths import home
 from agentcli.errors import AgentError, internal_errors
-from agentcli.sessions.search import index
+from agentcli.sessions import search_index
 from agentcli.system.programs import user_environ
 
 _MOST_HITS = 20
@@ -48,7 +48,7 @@ def _work(message: str, **options: Unpack[SessionOptions]) -> str:
 
 
 def _search(query: str) -> str:
-    hits = index.search(home(), query, None, limit=_MOST_HITS)
+    hits = search_index.search(home(), query, None, limit=_MOST_HITS)
     rows = [f"{hit.session_id}  event {hit.event_id}  {hit.kind}: {hit.snippet}" for hit in hits]
     return "\n".join(rows) or "nothing found"
 

@@ -20,10 +20,10 @@ from agentcli.cli.options import Json, argument, option
 from agentcli.cli.terminal import working
 from agentcli.cli.user_paths import home
 from agentcli.errors import AgentError, UsageError
+from agentcli.sessions import set_store_selector
+from agentcli.sessions.finder import SessionTree, find, session_states
 from agentcli.sessions.library import library_at, library_of
-from agentcli.sessions.search.finder import SessionTree, find, session_states
-from agentcli.sessions.store_selection import set_store_selector
-from agentcli.sessions.transfer.copying import Copied, copy_session
+from agentcli.sessions.transfer import Copied, copy_session
 from agentcli.ui.summary import count
 
 _STORE = "files, sqlite:///PATH or postgresql://USER@HOST/NAME"

@@ -21,9 +21,8 @@ from agentcli.cli.options import Last, SessionOption, SessionOrNewest, option
 from agentcli.cli.sessions.selector import selected_session
 from agentcli.cli.terminal import working
 from agentcli.cli.user_paths import write_atomically
+from agentcli.sessions.export import exporter, trajectory_of
 from agentcli.sessions.session import read_session
-from agentcli.sessions.transfer.export import exporter
-from agentcli.sessions.transfer.export.base import trajectory_of
 from agentcli.ui.text import printable, say_note
 
 

@@ -16,8 +16,8 @@ from agentcli.cli.builders import redactor
 from agentcli.cli.options import Json, argument
 from agentcli.cli.sessions.rows import session_as_dict
 from agentcli.cli.user_paths import home
-from agentcli.sessions.search.finder import state_of
-from agentcli.sessions.transfer.importing import import_session
+from agentcli.sessions.finder import state_of
+from agentcli.sessions.transfer import import_session
 from agentcli.ui.text import say_note
 
 

@@ -27,11 +27,11 @@ from agentcli.cli.sessions.rows import (
 from agentcli.cli.sessions.selector import clean_up_interrupted_work
 from agentcli.cli.terminal import paged
 from agentcli.cli.user_paths import here, home
+from agentcli.sessions.finder import FoundSession, SessionTree, session_states
 from agentcli.sessions.library import library_of
-from agentcli.sessions.manage.retention import updated_at
-from agentcli.sessions.search.finder import FoundSession, SessionTree, session_states
 from agentcli.sessions.state import State
 from agentcli.sessions.store import Holder
+from agentcli.sessions.upkeep import updated_at
 from agentcli.ui.choices import choice_row
 from agentcli.ui.screen import Screen
 from agentcli.ui.text import printable

@@ -16,7 +16,7 @@ from agentcli.cli.commands.sessions.rm import remove_sessions
 from agentcli.cli.options import Everywhere, Json, Yes, option
 from agentcli.cli.user_paths import here, home
 from agentcli.errors import UsageError
-from agentcli.sessions.manage.retention import PruneRule, parse_age, to_prune, use_of
+from agentcli.sessions.upkeep import PruneRule, parse_age, to_prune, use_of
 
 
 def prune(

@@ -17,8 +17,7 @@ from agentcli.cli.user_paths import home
 from agentcli.events import Source
 from agentcli.events.actions import RenameAction
 from agentcli.sessions import session as stored
-from agentcli.sessions.manage.naming import free_name
-from agentcli.sessions.search.finder import find
+from agentcli.sessions.finder import find, free_name
 
 
 def rename(

@@ -15,8 +15,8 @@ from typing import Annotated
 
 from agentcli.cli.options import Json, OneSession, option
 from agentcli.cli.user_paths import home
-from agentcli.sessions.manage.repair import repair as repair_session
-from agentcli.sessions.search.finder import find
+from agentcli.sessions.finder import find
+from agentcli.sessions.upkeep import repair as repair_session
 from agentcli.ui.text import say
 
 

@@ -23,8 +23,8 @@ from agentcli.cli.terminal import paged
 from agentcli.errors import UsageError
 from agentcli.events import event_to_dict
 from agentcli.evidence.fold import evidence_of
-from agentcli.sessions.search.finder import state_of
-from agentcli.sessions.search.session_totals import totals
+from agentcli.sessions.finder import state_of
+from agentcli.sessions.history import totals
 from agentcli.sessions.session import SessionRecord, read_session
 from agentcli.ui.outputs import UNFOLDED, Folding
 from agentcli.ui.resume_summary import how_it_ended

@@ -1,1 +1,0 @@
-"""Keeps sessions in a database: SQLite or PostgreSQL, through SQLAlchemy."""

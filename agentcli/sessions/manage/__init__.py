@@ -1,1 +1,0 @@
-"""Managing sessions: names, owners, copies, repair, removal."""

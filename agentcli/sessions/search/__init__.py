@@ -1,1 +1,0 @@
-"""Finding sessions and what was said in them."""

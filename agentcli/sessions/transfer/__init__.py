@@ -1,1 +1,0 @@
-"""Moving sessions into and out of the store."""
