@@ -48,9 +48,8 @@ from agentcli.ui.calls import (
 )
 from agentcli.ui.notices import decision_text, note
 from agentcli.ui.outputs import GAP, UNFOLDED, diff_rows
-from agentcli.ui.style import Line
 from agentcli.ui.summary import count
-from agentcli.ui.text import plain
+from agentcli.ui.text import Line, plain
 
 _ANY_WIDTH = 1_000_000
 _OPEN_LINES = 14

@@ -18,7 +18,7 @@ from agentcli.cli.options import Everywhere, Json, NoPager, argument, option
 from agentcli.cli.sessions.rows import age
 from agentcli.cli.terminal import paged
 from agentcli.cli.user_paths import here, home
-from agentcli.sessions.search import index
+from agentcli.sessions import search_index
 from agentcli.ui.screen import Screen
 from agentcli.ui.text import Span, printable
 
@@ -37,7 +37,7 @@ def search(
     as_json: Json = False,
 ) -> int:
     workspace = None if everywhere else str(here())
-    hits = index.search(home(), " ".join(query), workspace, limit=limit, rebuild=rebuild)
+    hits = search_index.search(home(), " ".join(query), workspace, limit=limit, rebuild=rebuild)
     if as_json:
         rows = [{**asdict(hit), "time": hit.time.isoformat()} for hit in hits]
         print(json.dumps(rows, indent=2))
@@ -50,7 +50,7 @@ def search(
     return 0 if hits else 1
 
 
-def _print_hits(hits: list[index.Hit]) -> None:
+def _print_hits(hits: list[search_index.Hit]) -> None:
     screen = Screen(sys.stdout, live=False)
     for hit in hits:
         if screen.rich:
@@ -64,7 +64,7 @@ def _print_hits(hits: list[index.Hit]) -> None:
     screen.flush()
 
 
-def _snippet(hit: index.Hit) -> Iterator[Span]:
+def _snippet(hit: search_index.Hit) -> Iterator[Span]:
     end = 0
     for start, stop in hit.marks:
         yield Span(printable(hit.snippet[end:start], multiline=False))
