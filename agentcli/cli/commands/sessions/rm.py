@@ -19,8 +19,8 @@ from agentcli.cli.terminal import confirmed
 from agentcli.cli.user_paths import home
 from agentcli.errors import AgentError, UsageError
 from agentcli.sessions.finder import SessionTree, find, session_states
-from agentcli.sessions.manage.retention import remove as remove_session
 from agentcli.sessions.state import State
+from agentcli.sessions.upkeep import remove as remove_session
 from agentcli.sessions.upkeep import size_of, updated_at, use_of
 from agentcli.ui.summary import count
 from agentcli.ui.text import say_note
