@@ -19,7 +19,7 @@ from functools import lru_cache
 from itertools import islice, takewhile
 
 from agentcli.agent.ending import Ending
-from agentcli.events import Action, Event, Observation, Source, volatile
+from agentcli.events import Action, Event, Observation, Source, texts
 from agentcli.events.actions import (
     CmdRunAction,
     CondensationAction,
@@ -47,11 +47,9 @@ _MOST_BYTES = 4_000_000
 _EXPLAINING_ARGUMENTS = frozenset({"thought", "reason", "security_risk", "risk"})
 """Arguments that say why something is done, not what is done."""
 
-_TEMPORARY = re.compile(volatile.TEMPORARY)
-_CLOCK = re.compile(f"{volatile.DATES}|{volatile.CLOCKS}|{volatile.SECONDS}")
-_VOLATILE = re.compile(
-    "|".join((volatile.DURATIONS, volatile.ADDRESSES, volatile.PIDS, volatile.IDS))
-)
+_TEMPORARY = re.compile(texts.TEMPORARY)
+_CLOCK = re.compile(f"{texts.DATES}|{texts.CLOCKS}|{texts.SECONDS}")
+_VOLATILE = re.compile("|".join((texts.DURATIONS, texts.ADDRESSES, texts.PIDS, texts.IDS)))
 _LOOKS_AT_A_LOG = re.compile(r"\btail\b|\.log\b|\blogs?\b|\bjournalctl\b|\bdmesg\b")
 _WAITS = re.compile(
     r"\bsleep\b|\bwait\b|\bwatch\b|\binotifywait\b|\buntil\b|\bwhile\s+!|--wait\b|--follow\b"

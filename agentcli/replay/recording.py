@@ -25,9 +25,8 @@ from agentcli.events import Event, OpaqueEvent, event_from_dict, event_to_dict
 from agentcli.events.conversation import RECORDING, RECORDING_FORMAT, is_newer
 from agentcli.events.observations import SessionStartedObservation
 from agentcli.sessions.transfer import require_plain, require_sane
-from agentcli.workspace.folders import FolderWriter
+from agentcli.workspace.folders import FolderWriter, walk
 from agentcli.workspace.private import open_regular, read_regular
-from agentcli.workspace.rooted_folder import walk
 
 _USUAL = 0o644
 _OF_FOLDERS = 0o755

@@ -23,8 +23,8 @@ from agentcli.errors import SessionError
 from agentcli.events import Event
 from agentcli.events.actions import MessageAction
 from agentcli.sessions.folder import make_folder
+from agentcli.workspace.folders import walk
 from agentcli.workspace.private import read_regular, replace_durably
-from agentcli.workspace.rooted_folder import walk
 from agentcli.workspace.scope import TMP
 
 Delivery = Literal["steer", "queue"]
