@@ -2,7 +2,8 @@
 party's.
 
 Our own parts are modules of one package, each with a constant named after the kind (`TOOL`,
-`PROVIDER`, `PROTOCOL`, `CONDENSER`, `EXPORTER`, `COMMAND`, `SLASH_COMMAND`). A third-party package
+`PROVIDER`, `PROTOCOL`, `CONDENSER`, `EXPORTER`, `COMMAND`, `SLASH_COMMAND`); a tuple holds several
+that are one subject. A third-party package
 registers its parts as entry points in the group of the kind (`agentcli.tools`,
 `agentcli.providers`, …), under the part's name: see docs/extending.md.
 """
@@ -19,7 +20,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.machinery import PathFinder
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -54,9 +55,10 @@ class ExtensionPoint(Generic[T]):
         return sorted(entry.name for _, entry in self._entry_points())
 
     def get(self, name: str) -> T | None:
-        """Return the part with this name; no other part is imported."""
+        """Return the part of this name that has a file of its own, or is outside; no other part is
+        imported."""
         if name in self.file_names():
-            return self._built_in(name)
+            return self._built_in(name).get(name)
         entered = self._entry_points()
         named = (self._load(package, entry) for package, entry in entered if entry.name == name)
         return next((part for part in named if part is not None), None)
@@ -65,7 +67,8 @@ class ExtensionPoint(Generic[T]):
         """Return every part by name, ours first. A third-party part that can't be loaded, or whose
         name is taken, is left out with a warning."""
         files = self.file_names()
-        found = {name: part for name in files if (part := self._built_in(name)) is not None}
+        parts = (item for name in files for item in self._built_in(name).items())
+        found = dict(sorted(parts, key=lambda item: item[0]))
         for package, entry in self._entry_points():
             if entry.name in (*files, *found):
                 _leave_out(package, entry, "that name is taken")
@@ -73,9 +76,13 @@ class ExtensionPoint(Generic[T]):
                 found[entry.name] = part
         return found
 
-    def _built_in(self, name: str) -> T | None:
+    def _built_in(self, name: str) -> dict[str, T]:
+        """Return the parts that a file defines, by name: one named like the file, or several."""
         file = name.replace("-", "_") if self.dashed else name
-        return getattr(importlib.import_module(f"{self.package}.{file}"), self.constant, None)
+        part: Any = getattr(importlib.import_module(f"{self.package}.{file}"), self.constant, None)
+        if isinstance(part, tuple):
+            return {each.name: each for each in part}
+        return {} if part is None else {name: part}
 
     def _entry_points(self) -> Iterator[tuple[str, EntryPoint]]:
         """Yield each entry point of this kind with the name of its package."""

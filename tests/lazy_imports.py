@@ -158,7 +158,7 @@ LAZY_IMPORTS = {
     ("security/commands/grammar.py", "tree_sitter_bash"): "a compiled library; for commands only",
     ("sessions/library.py", "agentcli.sessions.database_store"): "250 ms; for a database",
     ("shell/terminal.py", "pexpect"): "25 ms; when the shell starts",
-    ("tools/fetch.py", "agentcli.web.pages"): "90 ms, with the HTTP client; for pages only",
+    ("tools/web.py", "agentcli.web.pages"): "90 ms, with the HTTP client; for pages only",
     ("web/page_driver.py", "bs4"): "100 ms; of the program that reads a page, for HTML",
     ("web/page_driver.py", "markdownify"): "for HTML",
     ("web/page_driver.py", "charset_normalizer"): "30 ms; for text that tells no charset",

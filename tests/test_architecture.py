@@ -37,7 +37,7 @@ MAY_IMPORT = {
     "mended_json": set(),
     "events": {"messages"},
     "system": {"errors"},
-    "workspace": {"errors", "events", "messages"},
+    "workspace": {"errors", "events", "messages", "system"},
     "git": {"events", "workspace", "interrupts", "system"},
     "llm": {
         *("errors", "events", "extensions", "interrupts", "mended_json", "messages"),
@@ -79,7 +79,6 @@ MAY_IMPORT = {
         "plain_schemas",
         "sandbox",
         "shell",
-        "system",
         "web",
     },
     "agent": {

@@ -23,7 +23,7 @@ from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolRe
 from agentcli.workspace.images import LARGEST_FILE, NEEDED_BYTES, ImageFault, data_url, kind_of
 from agentcli.workspace.names import display_path, size_text
 from agentcli.workspace.opening import Entry
-from agentcli.workspace.text import MAX_FILE_BYTES, TextFile, decode, digest, text_file
+from agentcli.workspace.text import MAX_FILE_BYTES, TextFile, decode, digest, split_lines, text_file
 from agentcli.workspace.tracking import FileTracker
 from agentcli.workspace.walk import existing
 
@@ -92,12 +92,6 @@ def _content(args: Arguments, path: Path, shown: str, data: bytes, room: int) ->
 
 
 # --- text ---------------------------------------------------------------------------------------
-
-
-def split_lines(text: str) -> list[str]:
-    """Split `text` at `\\n` only, so that line numbers agree with other programs."""
-    lines = text.split("\n")
-    return lines if lines[-1] else lines[:-1]
 
 
 def shortened(line: str, limit: int) -> str:

@@ -13,8 +13,7 @@ from agentcli.events.actions import FileWriteAction
 from agentcli.events.observations import FileWriteObservation
 from agentcli.shell.variables import WITHHELD
 from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolResult
-from agentcli.tools.read import split_lines
-from agentcli.workspace.text import TextFile, common_ends, load_toml, os_errors_told
+from agentcli.workspace.text import TextFile, common_ends, load_toml, os_errors_told, split_lines
 
 MAX_DIFF_CHARACTERS = 60_000
 _MAX_COMPARED_LINES = 20_000

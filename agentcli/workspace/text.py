@@ -90,6 +90,12 @@ def decode(data: bytes) -> tuple[str, str, bytes] | None:
     return None if rare * 20 > len(data) else (data.decode("latin-1"), "latin-1", b"")
 
 
+def split_lines(text: str) -> list[str]:
+    """Split `text` at `\\n` only, so that line numbers agree with other programs."""
+    lines = text.split("\n")
+    return lines if lines[-1] else lines[:-1]
+
+
 def text_file(data: bytes) -> TextFile | None:
     """Split `data` into a TextFile; None for binary data."""
     decoded = decode(data)

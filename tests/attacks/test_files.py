@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from agentcli.errors import ToolError
-from agentcli.tools import edit, glob, grep, read, write
+from agentcli.tools import edit, read, search, write
 from agentcli.tools.base import Tool, ToolContext, ToolResult
 from agentcli.workspace.opening import open_file
 from agentcli.workspace.private import OutputFolder
@@ -112,12 +112,12 @@ def test_no_way_leads_to_a_hidden_file(home, use):
     for path in leads_to_the_secret(home):
         assert refused(use, read.TOOL, path=path).error_id in ("hidden_path", "not_a_file"), path
         folder = path.rpartition("/")[0] or path
-        refused(use, edit.TOOL, path=path, old_str="canary", new_str="x")
+        refused(use, edit.EDIT, path=path, old_str="canary", new_str="x")
         refused(use, write.TOOL, path=path, content="x")
-        refused(use, grep.TOOL, path=path, pattern="canary")
+        refused(use, search.GREP, path=path, pattern="canary")
         if folder != path:
             refused(use, read.TOOL, path=folder)
-            refused(use, glob.TOOL, path=folder, pattern="*")
+            refused(use, search.GLOB, path=folder, pattern="*")
     assert (home / ".ssh/id_ed25519").read_text() == CANARY
 
 
@@ -131,10 +131,10 @@ def test_what_is_hidden_is_neither_listed_nor_found_nor_suggested(home, use):
     leads_to_the_secret(home)
     assert ".env" not in use(read.TOOL, path=".").output
     assert ".ssh" not in use(read.TOOL, path="..").output
-    assert ".env" not in use(glob.TOOL, pattern="**").output
-    assert "id_ed" not in use(glob.TOOL, pattern="**", path="..").output
-    assert use(grep.TOOL, pattern="canary").data["matches"] == 0
-    assert use(grep.TOOL, pattern="canary", path="..").data["matches"] == 0
+    assert ".env" not in use(search.GLOB, pattern="**").output
+    assert "id_ed" not in use(search.GLOB, pattern="**", path="..").output
+    assert use(search.GREP, pattern="canary").data["matches"] == 0
+    assert use(search.GREP, pattern="canary", path="..").data["matches"] == 0
     assert "Similar" not in str(refused(use, read.TOOL, path=".envv"))
     assert "inside" in use(read.TOOL, path="src/a.txt").output
 
@@ -151,7 +151,7 @@ def test_another_name_of_a_hidden_file_does_not_help(home, use):
     assert "inside" in use(read.TOOL, path="src/a.txt").output
     os.link(home / ".ssh/id_ed25519", home / "work/hard")
     assert refused(use, read.TOOL, path="hard").error_id == "hidden_path"
-    assert use(grep.TOOL, pattern="nobody").data["matches"] == 0
+    assert use(search.GREP, pattern="nobody").data["matches"] == 0
     os.link(home / "work/src/a.txt", home / "work/src/twin")
     assert "inside" in use(read.TOOL, path="src/twin").output
 
@@ -170,7 +170,7 @@ def test_devices_pipes_and_processes_are_refused_at_once(home, use, path):
     (home / "work/link-to-environ").symlink_to("/proc/self/environ")
     assert refused(use, read.TOOL, path=path).error_id == "not_a_file"
     refused(use, write.TOOL, path=path, content="x")
-    refused(use, grep.TOOL, path=path, pattern="a")
+    refused(use, search.GREP, path=path, pattern="a")
 
 
 def test_a_search_is_not_stopped_by_pipes_or_endless_ignore_files(home, use):
@@ -178,14 +178,14 @@ def test_a_search_is_not_stopped_by_pipes_or_endless_ignore_files(home, use):
     os.mkfifo(work / "fifo")
     os.mkfifo(work / ".ignore")
     (work / ".gitignore").symlink_to("/dev/zero")
-    assert use(grep.TOOL, pattern="inside").data["matches"] == 1
+    assert use(search.GREP, pattern="inside").data["matches"] == 1
 
 
 def test_a_pattern_that_would_take_for_ever_is_stopped(home, use, monkeypatch):
     monkeypatch.setenv("PATH", "")
-    monkeypatch.setattr(grep, "MAX_SECONDS", 1)
+    monkeypatch.setattr(search, "MAX_SECONDS", 1)
     (home / "work/a").write_text("a" * 64 + "!\n")
-    result = use(grep.TOOL, pattern="(a|a)+$", path="a")
+    result = use(search.GREP, pattern="(a|a)+$", path="a")
     assert "stopped after 1 s" in result.output
 
 
@@ -203,7 +203,7 @@ def test_ripgrep_is_given_nothing_of_ours(home, use, monkeypatch, tmp_path):
     monkeypatch.setenv("RIPGREP_CONFIG_PATH", "/evil")
     (home / "work/plain").write_text("to be searched\n")
     monkeypatch.setenv("SOME_API_KEY", "canary-in-the-environment")
-    assert use(grep.TOOL, pattern="-fevil").data["matches"] == 0
+    assert use(search.GREP, pattern="-fevil").data["matches"] == 0
     arguments, _, environment = seen.read_text().partition("ENV\n")
     words = arguments.splitlines()
     assert "--no-config" in words
@@ -237,7 +237,7 @@ def test_nothing_is_written_outside(home, use, ctx, path):
 def test_writing_replaces_a_hard_link_and_spares_the_file_outside(home, use):
     os.link(home / "other/notes", home / "work/notes")
     use(read.TOOL, path="notes")
-    use(edit.TOOL, path="notes", old_str="notes", new_str="changed")
+    use(edit.EDIT, path="notes", old_str="notes", new_str="changed")
     assert (home / "work/notes").read_text() == "changed\n"
     assert (home / "other/notes").read_text() == "notes\n"
 
@@ -344,8 +344,8 @@ def test_writing_while_folders_become_links_never_writes_outside(home, use, ctx,
                 done.append(ctx.files.write(home / "work/swing/deep/file", "inside\n", None))
             else:
                 call = {"path": "swing/deep/file", "old_str": "inside", "new_str": "inside "}
-                done.append(use(edit.TOOL, **call))
-                use(edit.TOOL, path="swing/deep/file", undo=True)
+                done.append(use(edit.EDIT, **call))
+                use(edit.EDIT, path="swing/deep/file", undo=True)
 
     race(home, attack)
     secrets = {path.name: path.read_text() for path in (home / ".ssh").rglob("*") if path.is_file()}

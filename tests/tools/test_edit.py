@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from agentcli.errors import ToolError
 from agentcli.events.actions import FileEditAction
 from agentcli.events.observations import FileEditObservation, FileReadObservation
-from agentcli.tools.edit import TOOL
+from agentcli.tools.edit import EDIT
 from agentcli.tools.read import TOOL as READ
 from agentcli.tools.write import TOOL as WRITE
 from agentcli.workspace.tracking import FileTracker
@@ -30,7 +30,7 @@ def file(workspace, use):
 
 def failure(use, **arguments) -> ToolError:
     with pytest.raises(ToolError) as caught:
-        use(TOOL, path="a.py", **arguments)
+        use(EDIT, path="a.py", **arguments)
     return caught.value
 
 
@@ -39,7 +39,7 @@ def failure(use, **arguments) -> ToolError:
 
 def test_a_replacement_is_confirmed_by_the_changed_lines(use, file):
     path = file(CODE)
-    result = use(TOOL, path="a.py", old_str="a + 1", new_str="a + 2")
+    result = use(EDIT, path="a.py", old_str="a + 1", new_str="a + 2")
     assert path.read_text() == CODE.replace("a + 1", "a + 2")
     assert result.output == ("Edited a.py:\n1\tdef f(a):\n2\t    b = a + 2\n3\t    return b\n4\t")
     assert "-    b = a + 1\n+    b = a + 2\n" in result.data["diff"]
@@ -49,15 +49,15 @@ def test_a_replacement_is_confirmed_by_the_changed_lines(use, file):
 def test_only_changed_lines_are_shown_in_full(use, file):
     long = "x" * 500
     file(f"{long}\na = 1\n{long}\nb = 1\n")
-    shown = use(TOOL, path="a.py", old_str=" = 1\n", new_str=f" = {long}\n", replace_all=True)
+    shown = use(EDIT, path="a.py", old_str=" = 1\n", new_str=f" = {long}\n", replace_all=True)
     cut = "x" * 120 + " […]"
     assert shown.output == (f"Edited a.py:\n1\t{cut}\n2\ta = {long}\n3\t{cut}\n4\tb = {long}")
 
 
 def test_several_edits_without_reading_in_between(use, file):
     path = file(CODE)
-    use(TOOL, path="a.py", old_str="def f", new_str="def first")
-    use(TOOL, path="a.py", old_str="def g", new_str="def second")
+    use(EDIT, path="a.py", old_str="def f", new_str="def first")
+    use(EDIT, path="a.py", old_str="def g", new_str="def second")
     assert "def first" in path.read_text()
     assert "def second" in path.read_text()
 
@@ -70,7 +70,7 @@ def test_it_replaces_as_str_replace_does(use, file, text, old, new):
     if text.count(old) > 1:
         assert failure(use, old_str=old, new_str=new).error_id == "several_matches"
         assert path.read_text() == text
-    use(TOOL, path="a.py", old_str=old, new_str=new, replace_all=True)
+    use(EDIT, path="a.py", old_str=old, new_str=new, replace_all=True)
     assert path.read_text() == text.replace(old, new)
 
 
@@ -82,7 +82,7 @@ def test_several_matches_are_refused_with_their_lines(use, file):
 
 def test_all_places_of_a_replacement(use, file):
     path = file("x = 1\n" * 40)
-    output = use(TOOL, path="a.py", old_str="x", new_str="y", replace_all=True).output
+    output = use(EDIT, path="a.py", old_str="x", new_str="y", replace_all=True).output
     assert path.read_text() == "y = 1\n" * 40
     assert output.splitlines()[1:7] == [f"{n}\ty = 1" for n in range(1, 7)]
     assert "[40 places in all; also at lines 5, 6, 7," in output
@@ -90,13 +90,13 @@ def test_all_places_of_a_replacement(use, file):
 
 def test_the_form_of_the_file_stays(use, file):
     path = file("\ufeffa\r\nb\r\nc")
-    use(TOOL, path="a.py", old_str="a\nb", new_str="a\nB\nb")
+    use(EDIT, path="a.py", old_str="a\nb", new_str="a\nB\nb")
     assert path.read_bytes() == "\ufeffa\r\nB\r\nb\r\nc".encode()
 
 
 def test_old_text_with_windows_line_endings_is_understood(use, file):
     path = file("a\nb\n")
-    use(TOOL, path="a.py", old_str="a\r\nb", new_str="c\r\nd")
+    use(EDIT, path="a.py", old_str="a\r\nb", new_str="c\r\nd")
     assert path.read_bytes() == b"c\nd\n"
 
 
@@ -109,7 +109,7 @@ def test_nothing_to_do_is_an_error(use, file):
 
 def test_what_was_never_read_may_be_edited_but_not_what_changed_since(use, file, workspace):
     (workspace / "b.py").write_text("x")
-    use(TOOL, path="b.py", old_str="x", new_str="y")
+    use(EDIT, path="b.py", old_str="x", new_str="y")
     assert (workspace / "b.py").read_text() == "y"
     path = file("x\n")
     path.write_text("x changed\n")
@@ -119,7 +119,7 @@ def test_what_was_never_read_may_be_edited_but_not_what_changed_since(use, file,
 def test_a_missing_file_brings_similar_names(use, file, workspace):
     file("x")
     with pytest.raises(ToolError, match=r"There is no b\.py\. Similar: a\.py"):
-        use(TOOL, path="b.py", old_str="x", new_str="y")
+        use(EDIT, path="b.py", old_str="x", new_str="y")
 
 
 # --- near misses --------------------------------------------------------------------------------
@@ -185,7 +185,7 @@ def test_the_closest_text_is_shown(use, file):
 )
 def test_lines_are_inserted_after_a_line(use, file, text, line, new, result):
     path = file(text)
-    use(TOOL, path="a.py", insert_line=line, new_str=new)
+    use(EDIT, path="a.py", insert_line=line, new_str=new)
     assert path.read_text() == result
 
 
@@ -199,29 +199,29 @@ def test_a_line_that_is_not_there(use, file):
 
 def test_edits_are_taken_back_one_by_one(use, file):
     path = file("one\r\ntwo\n")
-    use(TOOL, path="a.py", old_str="one", new_str="1")
-    use(TOOL, path="a.py", old_str="two", new_str="2\n3")
-    output = use(TOOL, path="a.py", undo=True).output
+    use(EDIT, path="a.py", old_str="one", new_str="1")
+    use(EDIT, path="a.py", old_str="two", new_str="2\n3")
+    output = use(EDIT, path="a.py", undo=True).output
     assert output.startswith("Took back the last edit of a.py:\n@@")
     assert path.read_bytes() == b"1\r\ntwo\n"
-    use(TOOL, path="a.py", undo=True)
+    use(EDIT, path="a.py", undo=True)
     assert path.read_bytes() == b"one\r\ntwo\n"
     assert failure(use, undo=True).error_id == "nothing_to_undo"
-    use(TOOL, path="a.py", old_str="one", new_str="again")
+    use(EDIT, path="a.py", old_str="one", new_str="again")
 
 
 def test_undo_gives_back_an_encoding_that_the_edit_hid(use, workspace):
     path = workspace / "a.py"
     path.write_bytes(b"caf\xe9")
     use(READ, path="a.py")
-    use(TOOL, path="a.py", old_str="é", new_str="e")
-    use(TOOL, path="a.py", undo=True)
+    use(EDIT, path="a.py", old_str="é", new_str="e")
+    use(EDIT, path="a.py", undo=True)
     assert path.read_bytes() == b"caf\xe9"
 
 
 def test_undo_does_not_lose_what_came_after_the_edit(use, file):
     path = file("one\n")
-    use(TOOL, path="a.py", old_str="one", new_str="two")
+    use(EDIT, path="a.py", old_str="one", new_str="two")
     use(WRITE, path="a.py", content="three\n")
     assert failure(use, undo=True).error_id == "file_changed"
     assert path.read_text() == "three\n"
@@ -229,7 +229,7 @@ def test_undo_does_not_lose_what_came_after_the_edit(use, file):
 
 def test_a_text_too_long_to_keep_is_not_taken_back(use, file):
     file("one\n" + "x" * 300_000)
-    result = use(TOOL, path="a.py", old_str="one", new_str="two")
+    result = use(EDIT, path="a.py", old_str="one", new_str="two")
     assert result.data["old_content"] is None
     assert "too long" in failure(use, undo=True).message
 
@@ -239,13 +239,13 @@ def test_undo_works_in_a_session_that_was_resumed(use, ctx, file):
     seen = FileReadObservation(path="a.py", digest=use(READ, path="a.py").data["digest"])
     events = [seen]
     for arguments in [{"old_str": "one", "new_str": "two"}, {"old_str": "two", "new_str": "three"}]:
-        events.append(TOOL.observation(use(TOOL, path="a.py", **arguments)))
-    events.append(TOOL.observation(use(TOOL, path="a.py", undo=True)))
+        events.append(EDIT.observation(use(EDIT, path="a.py", **arguments)))
+    events.append(EDIT.observation(use(EDIT, path="a.py", undo=True)))
 
     ctx.files = FileTracker(ctx.workspace)
     for event in events:
         ctx.files.observe(event)
-    use(TOOL, path="a.py", undo=True)
+    use(EDIT, path="a.py", undo=True)
     assert path.read_text() == "one\n"
 
 
@@ -254,9 +254,9 @@ def test_undo_works_in_a_session_that_was_resumed(use, ctx, file):
 
 def test_a_syntax_error_that_the_edit_introduced_is_told(use, file):
     file(CODE)
-    output = use(TOOL, path="a.py", old_str="def g(a):", new_str="def g(a:").output
+    output = use(EDIT, path="a.py", old_str="def g(a):", new_str="def g(a:").output
     assert "Syntax error since this change: line 6: '(' was never closed" in output
-    output = use(TOOL, path="a.py", old_str="b = a", new_str="c = a").output
+    output = use(EDIT, path="a.py", old_str="b = a", new_str="c = a").output
     assert "Syntax error" not in output
 
 
@@ -268,11 +268,11 @@ def test_its_events(use, file):
         "undo_edit": {"undo": True},
     }
     for command, arguments in commands.items():
-        parsed = TOOL.arguments.model_validate({"path": "a.py", **arguments})
-        action = TOOL.action(parsed, "")
+        parsed = EDIT.arguments.model_validate({"path": "a.py", **arguments})
+        action = EDIT.action(parsed, "")
         assert isinstance(action, FileEditAction)
         assert action.command == command
-        seen = TOOL.observation(use(TOOL, path="a.py", **arguments))
+        seen = EDIT.observation(use(EDIT, path="a.py", **arguments))
         assert isinstance(seen, FileEditObservation)
         assert seen.diff
 
@@ -281,4 +281,4 @@ def test_a_masked_secret_in_old_str_is_explained(use, workspace):
     (workspace / "a").write_text("url = foo://me:secret@host\n")
     use(READ, path="a")
     with pytest.raises(ToolError, match="stands for a secret that is not shown to you"):
-        use(TOOL, path="a", old_str="url = foo://[redacted]@host", new_str="url = 1")
+        use(EDIT, path="a", old_str="url = foo://[redacted]@host", new_str="url = 1")

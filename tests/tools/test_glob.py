@@ -7,7 +7,7 @@ import pytest
 from agentcli.errors import ToolError
 from agentcli.events.actions import GlobAction
 from agentcli.events.observations import SearchObservation
-from agentcli.tools.glob import TOOL
+from agentcli.tools.search import GLOB
 
 
 @pytest.fixture
@@ -25,26 +25,26 @@ def make(workspace):
 
 def test_the_newest_come_first(use, make):
     make("a.py", "src/b.py", "c.txt", "src/deep/d.py")
-    assert use(TOOL, pattern="*.py").output == "src/deep/d.py\nsrc/b.py\na.py"
-    assert use(TOOL, pattern="src/**/*.py").output == "src/deep/d.py\nsrc/b.py"
-    assert use(TOOL, pattern="*.py", path="src").output == "src/deep/d.py\nsrc/b.py"
-    assert use(TOOL, pattern="src/*").output == "src/b.py"
-    assert use(TOOL, pattern="src/b.py").output == "src/b.py"
+    assert use(GLOB, pattern="*.py").output == "src/deep/d.py\nsrc/b.py\na.py"
+    assert use(GLOB, pattern="src/**/*.py").output == "src/deep/d.py\nsrc/b.py"
+    assert use(GLOB, pattern="*.py", path="src").output == "src/deep/d.py\nsrc/b.py"
+    assert use(GLOB, pattern="src/*").output == "src/b.py"
+    assert use(GLOB, pattern="src/b.py").output == "src/b.py"
 
 
 def test_files_of_one_age_come_by_name(use, workspace):
     for name in "bca":
         (workspace / name).touch()
         os.utime(workspace / name, (0, 0))
-    assert use(TOOL, pattern="*").output == "a\nb\nc"
+    assert use(GLOB, pattern="*").output == "a\nb\nc"
 
 
 def test_absolute_patterns_and_folders_outside(use, make, workspace, tmp_path):
     make("a.py")
     (tmp_path / "other.py").touch()
-    assert use(TOOL, pattern=f"{workspace}/*.py").output == "a.py"
-    assert use(TOOL, pattern="../*.py").output == "../other.py"
-    assert use(TOOL, pattern="*.py", path=str(tmp_path)).output.splitlines() == [
+    assert use(GLOB, pattern=f"{workspace}/*.py").output == "a.py"
+    assert use(GLOB, pattern="../*.py").output == "../other.py"
+    assert use(GLOB, pattern="*.py", path=str(tmp_path)).output.splitlines() == [
         f"{tmp_path}/other.py",
         "a.py",
     ]
@@ -53,19 +53,19 @@ def test_absolute_patterns_and_folders_outside(use, make, workspace, tmp_path):
 def test_ignored_files_are_left_out_unless_their_folder_is_named(use, make, workspace):
     make("a.js", "node_modules/lib/b.js", ".github/c.js", ".git/d.js")
     (workspace / ".gitignore").write_text("node_modules\n")
-    assert use(TOOL, pattern="*.js").output == ".github/c.js\na.js"
-    assert use(TOOL, pattern="node_modules/lib/*.js").output == "node_modules/lib/b.js"
+    assert use(GLOB, pattern="*.js").output == ".github/c.js\na.js"
+    assert use(GLOB, pattern="node_modules/lib/*.js").output == "node_modules/lib/b.js"
 
 
 def test_folders_are_found_when_no_file_is(use, make):
     make("app/migrations/a.py", "lib/migrations/b.py")
-    found = use(TOOL, pattern="**/migrations").output
+    found = use(GLOB, pattern="**/migrations").output
     assert sorted(found.splitlines()) == ["app/migrations/", "lib/migrations/"]
 
 
 def test_results_are_bounded(use, make):
     make(*(f"{number:03}" for number in range(210)))
-    result = use(TOOL, pattern="*")
+    result = use(GLOB, pattern="*")
     assert result.output.startswith("209\n208\n")
     assert result.output.endswith("\n010\n[200 of 210; narrow the pattern]")
     assert result.data == {"matches": 210, "truncated": True}
@@ -73,24 +73,24 @@ def test_results_are_bounded(use, make):
 
 def test_names_that_can_not_be_shown(use, make):
     make(os.fsdecode(b"caf\xe9.txt"), "new\nline.txt")
-    assert use(TOOL, pattern="*.txt").output == "$'new\\nline.txt'\n$'caf\\xe9.txt'"
+    assert use(GLOB, pattern="*.txt").output == "$'new\\nline.txt'\n$'caf\\xe9.txt'"
 
 
 def test_nothing_found_and_nothing_to_search(use, make):
     make("a.py")
-    assert use(TOOL, pattern="*.rs").output == "No files match *.rs in ."
-    assert use(TOOL, pattern="nowhere/*.rs").output == "No files match nowhere/*.rs in ."
+    assert use(GLOB, pattern="*.rs").output == "No files match *.rs in ."
+    assert use(GLOB, pattern="nowhere/*.rs").output == "No files match nowhere/*.rs in ."
     with pytest.raises(ToolError, match="There is no nowhere"):
-        use(TOOL, pattern="*", path="nowhere")
+        use(GLOB, pattern="*", path="nowhere")
     with pytest.raises(ToolError, match="can't be the name"):
-        use(TOOL, pattern="a\0b/*")
+        use(GLOB, pattern="a\0b/*")
     with pytest.raises(ToolError, match="is a file"):
-        use(TOOL, pattern="*", path="a.py")
+        use(GLOB, pattern="*", path="a.py")
 
 
 def test_its_events(use, make):
     make("a.py")
-    arguments = TOOL.arguments.model_validate({"pattern": "*.py"})
-    assert TOOL.action(arguments, "") == GlobAction(pattern="*.py")
-    found = TOOL.observation(use(TOOL, pattern="*.py"))
+    arguments = GLOB.arguments.model_validate({"pattern": "*.py"})
+    assert GLOB.action(arguments, "") == GlobAction(pattern="*.py")
+    found = GLOB.observation(use(GLOB, pattern="*.py"))
     assert found == SearchObservation(content="a.py", matches=1)

@@ -9,7 +9,7 @@ import pytest
 from agentcli.errors import ToolError
 from agentcli.events.actions import SearchAction
 from agentcli.events.observations import SearchObservation
-from agentcli.tools.grep import TOOL
+from agentcli.tools.search import GREP
 from agentcli.workspace.scope import AccessScope
 from agentcli.workspace.tracking import FileTracker
 
@@ -32,29 +32,29 @@ def write(workspace, path, text):
 def test_lines_stand_under_their_file(use, workspace):
     write(workspace, "src/b.py", "import os\n\n\tos.getcwd()\n")
     write(workspace, "a.py", "import os\r\n")
-    assert use(TOOL, pattern="os").output == (
+    assert use(GREP, pattern="os").output == (
         "a.py\n1:import os\nsrc/b.py\n1:import os\n3:\tos.getcwd()"
     )
 
 
 def test_whole_words(use, workspace):
     write(workspace, "a", "item\nitems\nitem_id\n[item]\nother\n")
-    assert use(TOOL, pattern="item|oth", word=True).output == "a\n1:item\n4:[item]"
+    assert use(GREP, pattern="item|oth", word=True).output == "a\n1:item\n4:[item]"
 
 
 def test_context(use, workspace):
     write(workspace, "a", "1\n2\nhit\n4\n5\n6\n7\nhit\nhit\n")
-    assert use(TOOL, pattern="hit", context=1).output == ("a\n2-2\n3:hit\n4-4\n7-7\n8:hit\n9:hit")
+    assert use(GREP, pattern="hit", context=1).output == ("a\n2-2\n3:hit\n4-4\n7-7\n8:hit\n9:hit")
 
 
 def test_paths_only(use, workspace):
     write(workspace, "a", "hit\nhit\n")
     write(workspace, "b/c", "hit\n")
     write(workspace, "d", "miss\n")
-    result = use(TOOL, pattern="hit", files_only=True)
+    result = use(GREP, pattern="hit", files_only=True)
     assert result.output == "a\nb/c"
     assert result.data["matches"] == 2
-    assert use(TOOL, pattern="hit", files_only=True, max_results=1).output == (
+    assert use(GREP, pattern="hit", files_only=True, max_results=1).output == (
         "a\n[1 of 2 files; narrow by path or glob, or raise max_results]"
     )
 
@@ -73,7 +73,7 @@ def test_only_some_files(use, workspace, glob, found):
     for path in ["a.py", "src/b.py", "src/c.ts", "d.log"]:
         write(workspace, path, "hit\n")
     write(workspace, ".gitignore", "*.log\n")
-    output = use(TOOL, pattern="hit", glob=glob, files_only=True).output
+    output = use(GREP, pattern="hit", glob=glob, files_only=True).output
     assert output == ("\n".join(found) or f"No matches in ., files {glob}")
 
 
@@ -85,15 +85,15 @@ def test_ignored_binary_and_git_s_own_files_are_skipped(use, workspace):
     write(workspace, "sub/.ignore", "*.log\n")
     (workspace / "link").symlink_to("a")
     os.mkfifo(workspace / "fifo")
-    assert use(TOOL, pattern="hit", files_only=True).output == ".hidden\na\nsub/e"
+    assert use(GREP, pattern="hit", files_only=True).output == ".hidden\na\nsub/e"
 
 
 def test_an_ignored_folder_or_file_that_is_named_is_searched(use, workspace):
     write(workspace, "build/a", "hit\n")
     write(workspace, ".gitignore", "build\n")
-    assert use(TOOL, pattern="hit", path="build").output == "build/a\n1:hit"
-    assert use(TOOL, pattern="hit", path="build/a").output == "build/a\n1:hit"
-    assert use(TOOL, pattern="hit", path="build/a", glob="*.py").output == (
+    assert use(GREP, pattern="hit", path="build").output == "build/a\n1:hit"
+    assert use(GREP, pattern="hit", path="build/a").output == "build/a\n1:hit"
+    assert use(GREP, pattern="hit", path="build/a", glob="*.py").output == (
         "No matches in build/a, files *.py"
     )
 
@@ -102,59 +102,59 @@ def test_rules_above_the_folder_that_is_searched_hold(use, workspace):
     write(workspace, "src/a.log", "hit\n")
     write(workspace, "src/a.py", "hit\n")
     write(workspace, ".gitignore", "*.log\n")
-    assert use(TOOL, pattern="hit", path="src").output == "src/a.py\n1:hit"
+    assert use(GREP, pattern="hit", path="src").output == "src/a.py\n1:hit"
 
 
 def test_what_begins_with_a_dash_is_a_pattern(use, workspace):
     write(workspace, "-a", "--files\n")
-    assert use(TOOL, pattern="--files", path="-a").output == "-a\n1:--files"
+    assert use(GREP, pattern="--files", path="-a").output == "-a\n1:--files"
 
 
 def test_ends_of_lines(use, workspace):
     write(workspace, "a", "one\r\ntwo\r\n")
     write(workspace, "b", "one\nonely")
-    assert use(TOOL, pattern="^one$").output == "a\n1:one\nb\n1:one"
+    assert use(GREP, pattern="^one$").output == "a\n1:one\nb\n1:one"
 
 
 def test_case(use, workspace):
     write(workspace, "a", "Hit\n")
-    assert use(TOOL, pattern="hit").output == "No matches in ."
-    assert use(TOOL, pattern="hit", ignore_case=True).output == "a\n1:Hit"
+    assert use(GREP, pattern="hit").output == "No matches in ."
+    assert use(GREP, pattern="hit", ignore_case=True).output == "a\n1:Hit"
 
 
 def test_patterns_over_several_lines(use, workspace):
     write(workspace, "a", "x\nfoo(\n  1,\n)\nfoo(\n")
-    assert use(TOOL, pattern=r"foo\(\n +1").output == "a\n2:foo(\n3:  1,"
+    assert use(GREP, pattern=r"foo\(\n +1").output == "a\n2:foo(\n3:  1,"
 
 
 def test_patterns_that_look_around(use, workspace):
     write(workspace, "a", "foobar\nfoobaz\n")
-    assert use(TOOL, pattern="foo(?!bar)").output == "a\n2:foobaz"
-    assert use(TOOL, pattern=r"(.)\1").output == "a\n1:foobar\n2:foobaz"
+    assert use(GREP, pattern="foo(?!bar)").output == "a\n2:foobaz"
+    assert use(GREP, pattern=r"(.)\1").output == "a\n1:foobar\n2:foobaz"
 
 
 def test_classes_as_grep_knows_them(use, workspace):
     write(workspace, "a", "a 1\nb\t\n")
-    assert use(TOOL, pattern="[[:space:]][[:digit:]]").output == "a\n1:a 1"
+    assert use(GREP, pattern="[[:space:]][[:digit:]]").output == "a\n1:a 1"
 
 
 def test_a_bad_pattern_comes_back_with_its_literal_form(use):
     with pytest.raises(ToolError, match=r"unterminated.* position 3\. .*itself: foo\\\(a\\\.b"):
-        use(TOOL, pattern="foo(a.b")
+        use(GREP, pattern="foo(a.b")
     for pattern in ["", "a\0b", "\ud800"]:
         with pytest.raises(ToolError, match="empty or has characters"):
-            use(TOOL, pattern=pattern)
+            use(GREP, pattern=pattern)
 
 
 def test_long_lines_are_cut(use, workspace):
     write(workspace, "a", "hit " + "é" * 5000 + "\n")
-    assert use(TOOL, pattern="hit").output == "a\n1:hit " + "é" * 296 + " […]"
+    assert use(GREP, pattern="hit").output == "a\n1:hit " + "é" * 296 + " […]"
 
 
 def test_one_file_does_not_hide_the_others(use, workspace):
     write(workspace, "big", "hit\n" * 500)
     write(workspace, "small", "hit\n" * 2)
-    result = use(TOOL, pattern="hit", max_results=10)
+    result = use(GREP, pattern="hit", max_results=10)
     assert result.output.splitlines() == [
         "big",
         *[f"{n}:hit" for n in range(1, 9)],
@@ -169,7 +169,7 @@ def test_one_file_does_not_hide_the_others(use, workspace):
 
 def test_context_of_matches_that_are_left_out_is_left_out(use, workspace):
     write(workspace, "a", "1\nhit\n3\n4\n5\nhit\n7\n")
-    assert use(TOOL, pattern="hit", context=1, max_results=1).output.splitlines()[:5] == [
+    assert use(GREP, pattern="hit", context=1, max_results=1).output.splitlines()[:5] == [
         "a",
         "1-1",
         "2:hit",
@@ -180,43 +180,43 @@ def test_context_of_matches_that_are_left_out_is_left_out(use, workspace):
 
 def test_the_answer_is_bounded(use, ctx, workspace):
     write(workspace, "a", ("x" * 250 + "\n") * 1000)
-    output = use(TOOL, pattern="x", max_results=1000).output
+    output = use(GREP, pattern="x", max_results=1000).output
     assert len(output) < ctx.max_output_chars + 500
     assert "of 1000 matches in 1 files" in output.splitlines()[-1]
 
 
 def test_a_flood_of_matches_stops(use, workspace):
     write(workspace, "a", "x\n" * 20_000)
-    assert "stopped at 10000 matches" in use(TOOL, pattern="x").output
+    assert "stopped at 10000 matches" in use(GREP, pattern="x").output
 
 
 def test_names_and_texts_of_any_encoding(use, workspace):
     write(workspace, os.fsdecode(b"caf\xe9.txt"), b"hit caf\xe9\n")
     write(workspace, "new\nline:1.txt", "hit\n")
     write(workspace, "utf16.txt", "hit é\n".encode("utf-16"))
-    assert use(TOOL, pattern="hit").output == (
+    assert use(GREP, pattern="hit").output == (
         "$'caf\\xe9.txt'\n1:hit café\n$'new\\nline:1.txt'\n1:hit\nutf16.txt\n1:hit é"
     )
 
 
 def test_what_can_not_be_searched(use, workspace):
     with pytest.raises(ToolError, match="There is no nowhere"):
-        use(TOOL, pattern="x", path="nowhere")
+        use(GREP, pattern="x", path="nowhere")
     os.mkfifo(workspace / "fifo")
     with pytest.raises(ToolError, match="fifo is not a file or folder"):
-        use(TOOL, pattern="x", path="fifo")
+        use(GREP, pattern="x", path="fifo")
 
 
 def test_its_events(use, workspace):
     write(workspace, "a", "hit\n")
-    arguments = TOOL.arguments.model_validate({"pattern": "hit", "context": 2})
-    assert TOOL.action(arguments, "") == SearchAction(pattern="hit", options={"context": 2})
-    found = TOOL.observation(use(TOOL, pattern="hit", context=2))
+    arguments = GREP.arguments.model_validate({"pattern": "hit", "context": 2})
+    assert GREP.action(arguments, "") == SearchAction(pattern="hit", options={"context": 2})
+    found = GREP.observation(use(GREP, pattern="hit", context=2))
     assert found == SearchObservation(content="a\n1:hit", matches=1)
 
 
 def test_processes_are_not_searched(use):
-    assert "No matches in /proc" in use(TOOL, pattern=".", path="/proc").output
+    assert "No matches in /proc" in use(GREP, pattern=".", path="/proc").output
 
 
 def test_a_link_to_a_hidden_file_is_seen_by_all_that_ask_at_once(tmp_path):
@@ -244,7 +244,7 @@ def test_a_link_to_a_hidden_file_is_seen_by_all_that_ask_at_once(tmp_path):
 
 def test_what_is_large_is_searched_by_ripgrep_and_told_else(use, workspace, engine):
     write(workspace, "large.log", "x" * 79 + "\n" + "another line\n" * 1_000_000 + "needle\n")
-    output = use(TOOL, pattern="needle").output
+    output = use(GREP, pattern="needle").output
     if engine == "ripgrep":
         assert output == "large.log\n1000002:needle"
     else:

@@ -6,8 +6,7 @@ import pytest
 
 from agentcli.errors import ToolError, UsageError
 from agentcli.knowledge.notes import Notes
-from agentcli.tools.memory import TOOL as MEMORY
-from agentcli.tools.session_search import TOOL as SESSION_SEARCH
+from agentcli.tools.past import MEMORY, SESSION_SEARCH
 
 
 def test_notes_are_kept_changed_and_forgotten(use, ctx, tmp_path):

@@ -22,7 +22,7 @@ from agentcli.events.observations import (
     RecallObservation,
     SuccessObservation,
 )
-from agentcli.tools.recall import TOOL
+from agentcli.tools.past import RECALL
 from tests.memory.long_histories import Log, session
 
 
@@ -35,9 +35,9 @@ def log(ctx) -> Log:
 def test_a_call_comes_with_its_result_and_a_result_alone(log, use):
     result = log.run("make test", "3 failed")
     log.run("ls", "a.py")
-    assert use(TOOL, event=result.cause).output == "bash make test\n\nResult, event 3:\n3 failed"
-    assert use(TOOL, event=result.id).output == "3 failed"
-    assert use(TOOL, event=1).output == "Fix the bug."
+    assert use(RECALL, event=result.cause).output == "bash make test\n\nResult, event 3:\n3 failed"
+    assert use(RECALL, event=result.id).output == "3 failed"
+    assert use(RECALL, event=1).output == "Fix the bug."
 
 
 def test_a_long_text_comes_in_parts_that_end_with_a_line_and_join_to_the_whole(log, use):
@@ -45,7 +45,7 @@ def test_a_long_text_comes_in_parts_that_end_with_a_line_and_join_to_the_whole(l
     event = log.run("seq", text)
     parts, start = [], 0
     while True:
-        out = use(TOOL, event=event.id, start=start).output
+        out = use(RECALL, event=event.id, start=start).output
         part, note, told = out.rpartition("\n[Characters ")
         if not note:
             parts.append(out)
@@ -63,20 +63,20 @@ def test_words_find_events_newest_first_and_never_what_was_recalled(log, use):
     log.run("cat b", "the key is RED")
     (action,) = log.step(RecallAction(recall_type="event", query="key is"))
     log.add(RecallObservation(cause=action.id, recall_type="event", content="the key is blue"))
-    lines = use(TOOL, query="KEY is").output.splitlines()
+    lines = use(RECALL, query="KEY is").output.splitlines()
     assert [line.partition(":")[0] for line in lines] == ["event 5 (run)", "event 3 (run)"]
-    assert use(TOOL, query="green").output == "No event of this session has all of: green"
+    assert use(RECALL, query="green").output == "No event of this session has all of: green"
 
 
 def test_summaries_are_not_found_and_who_spoke_is_told(log, use):
     log.say("the key is green")
     log.add(CondensationAction(forgotten_event_ids=(1,), summary="the key is green, they said"))
-    assert use(TOOL, query="key green").output == "event 2 (user): the key is green"
+    assert use(RECALL, query="key green").output == "event 2 (user): the key is green"
 
 
 def test_an_excerpt_begins_with_a_whole_word(log, use):
     log.run("cat", f"{'walrus ' * 40}key")
-    assert "(run): … walrus walrus" in use(TOOL, query="key").output
+    assert "(run): … walrus walrus" in use(RECALL, query="key").output
 
 
 def test_what_was_read_is_marked_when_the_file_was_changed_since(log, use):
@@ -89,15 +89,15 @@ def test_what_was_read_is_marked_when_the_file_was_changed_since(log, use):
     edit = log.add(FileEditObservation(cause=action.id, content="Edited", path="a.py", digest="d"))
     second = read()
     note = f"[as it was then; event {edit.id} changed the file since]"
-    assert use(TOOL, event=first.id).output == f"{note}\n1\told"
-    assert f"Result, event {first.id}: {note}\n1\told" in use(TOOL, event=first.cause).output
-    assert use(TOOL, event=second.id).output == "1\told"
+    assert use(RECALL, event=first.id).output == f"{note}\n1\told"
+    assert f"Result, event {first.id}: {note}\n1\told" in use(RECALL, event=first.cause).output
+    assert use(RECALL, event=second.id).output == "1\told"
 
 
 def test_there_are_not_endless_hits(log, use):
     for number in range(40):
         log.run("cat", f"key {number}")
-    lines = use(TOOL, query="key").output.splitlines()
+    lines = use(RECALL, query="key").output.splitlines()
     assert len(lines) == 21
     assert lines[-1].startswith("… and older ones")
 
@@ -105,7 +105,7 @@ def test_there_are_not_endless_hits(log, use):
 def test_what_was_gone_back_behind_is_not_found_by_its_words(log, use):
     log.run("cat a", "the key is blue")
     log.add(RewindAction(to_event=1))
-    assert "No event" in use(TOOL, query="key").output
+    assert "No event" in use(RECALL, query="key").output
 
 
 @pytest.mark.parametrize(
@@ -120,24 +120,24 @@ def test_what_was_gone_back_behind_is_not_found_by_its_words(log, use):
 )
 def test_what_can_not_be_recalled_is_explained(log, use, arguments, told):
     with pytest.raises(ToolError) as raised:
-        use(TOOL, **arguments)
+        use(RECALL, **arguments)
     assert told in raised.value.message
 
 
 def test_asking_for_a_condensation_is_recorded_as_that(log, use):
-    arguments = TOOL.arguments(compact="the parser")
-    assert TOOL.action(arguments, "{}") == CondensationRequestAction(focus="the parser")
-    result = use(TOOL, compact="the parser")
-    assert isinstance(TOOL.observation(result), SuccessObservation)
-    assert isinstance(TOOL.action(TOOL.arguments(event=3), "{}"), RecallAction)
+    arguments = RECALL.arguments(compact="the parser")
+    assert RECALL.action(arguments, "{}") == CondensationRequestAction(focus="the parser")
+    result = use(RECALL, compact="the parser")
+    assert isinstance(RECALL.observation(result), SuccessObservation)
+    assert isinstance(RECALL.action(RECALL.arguments(event=3), "{}"), RecallAction)
 
 
 def test_it_costs_no_more_than_ninety_odd_tokens_of_every_request():
-    schema = TOOL.schema()
+    schema = RECALL.schema()
     told = json.dumps([schema.name, schema.description, schema.parameters])
     assert len(told) / 4 < 92
 
 
 def test_a_call_still_without_result_is_shown_alone(log, use):
     (action,) = log.step(CmdRunAction(command="sleep 9"))
-    assert use(TOOL, event=action.id).output == "bash sleep 9"
+    assert use(RECALL, event=action.id).output == "bash sleep 9"

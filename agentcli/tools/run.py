@@ -1,4 +1,4 @@
-"""bash: run commands in one persistent shell per session."""
+"""bash and python: run commands and code in one persistent shell and interpreter per session."""
 
 from __future__ import annotations
 
@@ -9,11 +9,16 @@ from typing import TYPE_CHECKING, Literal, Self
 from pydantic import Field, model_validator
 
 from agentcli.errors import ToolError, TurnInterrupted
-from agentcli.events.actions import CmdRunAction
+from agentcli.events.actions import CmdRunAction, IPythonRunCellAction
 from agentcli.events.base import Risk
-from agentcli.events.observations import CmdMetadata, CmdOutputObservation
+from agentcli.events.observations import (
+    CmdMetadata,
+    CmdOutputObservation,
+    IPythonRunCellObservation,
+)
 from agentcli.sandbox.hints import refused_by_sandbox
 from agentcli.shell.interpreter import CommandResult
+from agentcli.shell.python import CellResult
 from agentcli.tools.base import (
     Effect,
     Seconds,
@@ -29,7 +34,7 @@ if TYPE_CHECKING:
     from agentcli.sandbox.selection import Sandbox
 
 
-class Arguments(ToolArguments):
+class BashArguments(ToolArguments):
     """Run a command in the session's bash; folder, variables and functions persist. stdin is
     closed, stdout is a pipe, pagers and editors are off, PYTHONUNBUFFERED=1. Long output is cut in
     the middle; the whole is in a file in $AGENT_OUT, a name that all tools take. For servers and
@@ -60,7 +65,7 @@ class Arguments(ToolArguments):
         return self
 
 
-def run(args: Arguments, ctx: ToolContext) -> ToolResult:
+def _bash(args: BashArguments, ctx: ToolContext) -> ToolResult:
     shell = ctx.shell
     if args.restart:
         shell.restart()
@@ -78,7 +83,7 @@ def run(args: Arguments, ctx: ToolContext) -> ToolResult:
     return _tool_result(args, result, before, hint)
 
 
-def _run(args: Arguments, ctx: ToolContext) -> CommandResult:
+def _run(args: BashArguments, ctx: ToolContext) -> CommandResult:
     shell, command = ctx.shell, args.command
     if args.job is not None:
         if command.strip() not in ("status", "stop"):
@@ -96,7 +101,7 @@ def _run(args: Arguments, ctx: ToolContext) -> CommandResult:
     return shell.run(command, timeout=args.timeout, stdin=args.is_input, on_output=live)
 
 
-def _wider(args: Arguments, sandbox: Sandbox | None) -> Sandbox | None:
+def _wider(args: BashArguments, sandbox: Sandbox | None) -> Sandbox | None:
     """Return the sandbox for a command that needs more access than the shell's sandbox allows."""
     if sandbox is None or not (args.network or args.unsandboxed):
         return None
@@ -104,7 +109,9 @@ def _wider(args: Arguments, sandbox: Sandbox | None) -> Sandbox | None:
     return None if wider == sandbox else wider
 
 
-def _tool_result(args: Arguments, result: CommandResult, before: str, ending: str) -> ToolResult:
+def _tool_result(
+    args: BashArguments, result: CommandResult, before: str, ending: str
+) -> ToolResult:
     """Return the output followed by the facts that it does not show itself."""
     facts = _job_facts(result) if result.job_id else _command_facts(result, before)
     text = with_notes(result.output, "; ".join(facts), *result.notes, ending)
@@ -135,15 +142,56 @@ def _job_facts(result: CommandResult) -> list[str]:
     ]
 
 
-TOOL = Tool(
+BASH = Tool(
     name="bash",
-    arguments=Arguments,
+    arguments=BashArguments,
     effect=Effect.EXECUTE,
     switch="tools.enable_cmd",
     rules="command",
-    run=run,
+    run=_bash,
     to_action=lambda risk, **given: CmdRunAction(
         **given, security_risk=Risk[risk.upper()] if risk else Risk.UNKNOWN
     ),
     to_observation=CmdOutputObservation,
 )
+
+
+class PythonArguments(ToolArguments):
+    """Run code in a persistent Python, of the workspace's virtual environment if it has one. Shows
+    what is printed, the last expression's value, matplotlib figures."""
+
+    code: str
+    timeout: Seconds = 120
+
+
+def _python(args: PythonArguments, ctx: ToolContext) -> ToolResult:
+    python = ctx.python
+    try:
+        result = python.run(args.code, timeout=args.timeout, on_output=ctx.live_output)
+    except TurnInterrupted as interrupt:
+        if python.last_result is not None:
+            ctx.partial = _python_tool_result(
+                args.code, python.last_result, interrupt.model_message
+            )
+        raise
+    failed = int(result.error and not result.timed_out)
+    hint = refused_by_sandbox(result.output, failed, ctx.sandbox, from_python=True)
+    return _python_tool_result(args.code, result, hint)
+
+
+def _python_tool_result(code: str, result: CellResult, ending: str) -> ToolResult:
+    text = with_notes(result.output, *result.notes, ending) or "[no output]"
+    return ToolResult(text, images=result.images, data={"error": result.error, "code": code})
+
+
+PYTHON = Tool(
+    name="python",
+    arguments=PythonArguments,
+    effect=Effect.EXECUTE,
+    switch="tools.enable_jupyter",
+    run=_python,
+    to_action=IPythonRunCellAction,
+    to_observation=IPythonRunCellObservation,
+)
+
+TOOL = (BASH, PYTHON)

@@ -1,16 +1,17 @@
-"""recall: show events the model no longer sees, or ask for older work to be condensed."""
+"""The past: recall (this session), session_search (earlier ones), memory (notes for later)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import takewhile
-from typing import Any
+from typing import Any, Literal
 
-from agentcli.errors import ToolError
+from agentcli.errors import ToolError, UsageError
 from agentcli.events import Action, Event, Observation
 from agentcli.events.actions import (
     CondensationAction,
     CondensationRequestAction,
+    MemoryAction,
     MessageAction,
     RecallAction,
     SystemMessageAction,
@@ -20,6 +21,7 @@ from agentcli.events.observations import (
     FileEditObservation,
     FileReadObservation,
     FileWriteObservation,
+    MemoryObservation,
     RecallObservation,
     SuccessObservation,
 )
@@ -32,7 +34,7 @@ _LOOK_AHEAD = 200
 """Events after a call that are searched for its result."""
 
 
-class Arguments(ToolArguments):
+class RecallArguments(ToolArguments):
     """A past event of this session by id, or those with all words of query. compact alone: sum up
     older work now, keeping what it names; pays if it is long and 20 steps or more are to come."""
 
@@ -42,7 +44,7 @@ class Arguments(ToolArguments):
     compact: str | None = None
 
 
-def run(args: Arguments, ctx: ToolContext) -> ToolResult:
+def _recall(args: RecallArguments, ctx: ToolContext) -> ToolResult:
     event, recalled = args.event, {"recall_type": "event"}
     if event is not None:
         most = min(_MOST_CHARS, ctx.room_chars)
@@ -93,7 +95,7 @@ def _text(event: Event) -> str:
     return event.content if isinstance(event, Observation) else ""
 
 
-def _stretch(event_id: int, text: str, args: Arguments, most: int) -> str:
+def _stretch(event_id: int, text: str, args: RecallArguments, most: int) -> str:
     """Return at most `most` characters of `text` from the requested one to the end of a line, and
     what is left."""
     start = max(args.start or 0, 0)
@@ -157,12 +159,85 @@ def _observation(content: str, **recalled: Any) -> Observation:
     return RecallObservation(content=content, **recalled)
 
 
-TOOL = Tool(
+RECALL = Tool(
     name="recall",
-    arguments=Arguments,
+    arguments=RecallArguments,
     effect=Effect.READ,
     switch="tools.enable_recall",
-    run=run,
+    run=_recall,
     to_action=_action,
     to_observation=_observation,
 )
+
+
+class SearchArguments(ToolArguments):
+    """Search earlier sessions for words (all must occur), "phrases", beginnings*."""
+
+    query: str
+
+
+def _session_search(args: SearchArguments, ctx: ToolContext) -> ToolResult:
+    if ctx.search_sessions is None:
+        raise ToolError("Earlier sessions can't be searched.", error_id="search_off")
+    try:
+        return ToolResult(ctx.search_sessions(args.query), data={"recall_type": "session"})
+    except UsageError as error:
+        raise ToolError(f"{error.message}. {error.hint}", error_id="bad_query") from error
+
+
+SESSION_SEARCH = Tool(
+    name="session_search",
+    arguments=SearchArguments,
+    effect=Effect.READ,
+    switch="knowledge.session_search",
+    run=_session_search,
+    to_action=lambda query: RecallAction(recall_type="session", query=query),
+    to_observation=RecallObservation,
+)
+
+
+class MemoryArguments(ToolArguments):
+    """Short notes for later sessions, not on this task: facts on the project (memory), or what the
+    user wants known in all (user: they are asked). old: a unique part of the note to change."""
+
+    command: Literal["add", "replace", "remove"]
+    target: Literal["memory", "user"] = "memory"
+    text: str = ""
+    old: str = ""
+
+
+def _memory(args: MemoryArguments, ctx: ToolContext) -> ToolResult:
+    notes = ctx.notes
+    if notes is None:
+        raise ToolError("Notes are switched off.", error_id="notes_off")
+    if args.command == "add":
+        kept = notes.add(args.target, args.text)
+    elif args.command == "replace":
+        kept = notes.replace(args.target, args.old, args.text)
+    else:
+        kept = notes.remove(args.target, args.old or args.text)
+    count = len(kept.entries)
+    told = f"Kept for later sessions: {count} {'note' if count == 1 else 'notes'}, "
+    told += f"{kept.left:,} characters left."
+    if kept.backup is not None:
+        told += f" The file had been changed meanwhile; as it was: {kept.backup}"
+    changed = {"path": str(kept.path), "added": kept.added, "removed": kept.removed}
+    return ToolResult(told, data={"target": args.target, "entries": count, **changed})
+
+
+def _memory_action(text: str, old: str, **given: Any) -> MemoryAction:
+    return MemoryAction(text=text or old, **given)
+
+
+# A write, because a note influences later sessions.
+MEMORY = Tool(
+    "memory",
+    MemoryArguments,
+    Effect.WRITE,
+    _memory,
+    _memory_action,
+    MemoryObservation,
+    switch="agent.notes",
+)
+
+TOOL = (MEMORY, RECALL, SESSION_SEARCH)
