@@ -162,9 +162,7 @@ class EditorApprover:
 
     def ask(self, action: Action, reason: str, *, risk: Risk = Risk.UNKNOWN) -> Approval:
         """Ask whether the action may run. Raises TurnInterrupted."""
-        question = question_about(
-            action, reason, risk=risk, offers=self.offers, current_text=self.current_text
-        )
+        question = question_about(action, reason, risk, self.offers, self.current_text)
         what = question.offered or f"{question.view.kind}\n{question.what}"
         if what in self.refused:
             return Approval(False, reason="no, as before; do not ask again")

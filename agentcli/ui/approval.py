@@ -7,18 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 from urllib.parse import urlsplit
 
-from agentcli.events import Action
-from agentcli.events.actions import (
-    STEP_PARTS,
-    BrowseInteractiveAction,
-    BrowseURLAction,
-    CmdRunAction,
-    FileEditAction,
-    FileWriteAction,
-    IPythonRunCellAction,
-    MCPAction,
-    ToolCallAction,
-)
+from agentcli.events import Action, actions
 from agentcli.events.base import Risk
 from agentcli.ui.calls import argument_rows, raw_argument_rows
 from agentcli.ui.outputs import change_rows, number_width
@@ -58,57 +47,52 @@ def approval_view(action: Action, current: str | None = None) -> ApprovalView:
     """Return the view of `action`. `current` is the present content of the file to be written, None
     if there is no such file or its content is unknown."""
     match action:
-        case CmdRunAction():
+        case actions.CmdRunAction(job=str() as job, command=verb):
+            return ApprovalView("control of a background job", exact_lines(f"{verb} {job}"))
+        case actions.CmdRunAction():
             return _command(action)
-        case IPythonRunCellAction(code=code):
+        case actions.IPythonRunCellAction(code=code):
             return ApprovalView("Python code", exact_lines(code))
-        case BrowseURLAction(url=url):
+        case actions.BrowseURLAction(url=url):
             return ApprovalView("fetch", exact_lines(url), wants=_other_spelling(url))
-        case BrowseInteractiveAction(steps=steps, url=url):
-            lines = [" ".join(filter(None, map(step.get, STEP_PARTS))) for step in steps]
+        case actions.BrowseInteractiveAction(steps=steps, url=url):
+            lines = [" ".join(filter(None, map(step.get, actions.STEP_PARTS))) for step in steps]
             body = [text for line in lines for text in exact_lines(line)]
             return ApprovalView("browsing", body, wants=_other_spelling(url or ""))
-        case FileWriteAction(path=path, content=content):
+        case actions.FileWriteAction(path=path, content=content):
             kind = "write" if current is None else "write over a file"
-            return ApprovalView(
-                kind, [*exact_lines(path), ExactLine(""), *_change(current, content)]
-            )
-        case FileEditAction():
+            body = [*exact_lines(path), ExactLine(""), *_change(current, content)]
+            return ApprovalView(kind, body)
+        case actions.FileEditAction():
             return ApprovalView("edit", _edit(action, current))
-        case ToolCallAction(name=name, raw_arguments=arguments):
-            return ApprovalView(
-                f"call of {name}", list(map(ExactLine, raw_argument_rows(arguments)))
-            )
-        case MCPAction(server=server, name=name, arguments=values):
+        case actions.ToolCallAction(name=name, raw_arguments=arguments):
+            return ApprovalView(f"call of {name}", _arguments(arguments))
+        case actions.MCPAction(server=server, name=name, arguments=values):
             kind = f"call of {name}, a tool of the server {server}"
             return ApprovalView(kind, list(map(ExactLine, argument_rows(values))))
     call = action.tool_call_metadata
     if call is None:
         return ApprovalView("action", exact_lines(action.model_dump_json(exclude_defaults=True)))
-    rows = raw_argument_rows(call.raw_arguments)
-    return ApprovalView(f"call of {call.function_name}", list(map(ExactLine, rows)))
+    return ApprovalView(f"call of {call.function_name}", _arguments(call.raw_arguments))
 
 
-def _command(action: CmdRunAction) -> ApprovalView:
-    if action.job is not None:
-        return ApprovalView(
-            "control of a background job", exact_lines(f"{action.command} {action.job}")
-        )
+def _arguments(raw: str) -> list[ExactLine]:
+    return list(map(ExactLine, raw_argument_rows(raw)))
+
+
+def _command(action: actions.CmdRunAction) -> ApprovalView:
     kind = "command"
     if action.is_input:
         kind = "input to the running command"
     elif action.background:
         kind = "command in the background"
-    wants = []
-    if action.restart:
-        wants.append("restarts the shell first")
-    if action.network:
-        wants.append("reaches the network")
-    if action.unsandboxed:
-        wants.append("runs outside the sandbox, with all your rights")
-    return ApprovalView(
-        kind, exact_lines(action.command), action.cwd or "", tuple(wants), action.reason
-    )
+    wants = {
+        "restarts the shell first": action.restart,
+        "reaches the network": action.network,
+        "runs outside the sandbox, with all your rights": action.unsandboxed,
+    }
+    wanted = tuple(what for what, is_wanted in wants.items() if is_wanted)
+    return ApprovalView(kind, exact_lines(action.command), action.cwd or "", wanted, action.reason)
 
 
 def _other_spelling(url: str) -> tuple[str, ...]:
@@ -121,7 +105,7 @@ def _other_spelling(url: str) -> tuple[str, ...]:
     return () if host.isascii() else (f"reaches {known}",)
 
 
-def _edit(action: FileEditAction, current: str | None) -> list[ExactLine]:
+def _edit(action: actions.FileEditAction, current: str | None) -> list[ExactLine]:
     what = _EDITS[action.command]
     if action.insert_line is not None:
         what += f" after line {action.insert_line}"
@@ -142,7 +126,7 @@ def _edit(action: FileEditAction, current: str | None) -> list[ExactLine]:
     return [*head, *(ExactLine(row.text, row.sign, row.style) for row in rows)]
 
 
-def text_after(action: FileEditAction, current: str | None, new: str) -> str | None:
+def text_after(action: actions.FileEditAction, current: str | None, new: str) -> str | None:
     """Return the whole file as it would be after the edit; None if that is unknown."""
     if current is None:
         return None
@@ -177,6 +161,10 @@ _RISKS: dict[Risk, tuple[str, Style]] = {
     Risk.MEDIUM: ("medium", "yellow"),
     Risk.HIGH: ("HIGH", "red bold"),
 }
+
+
+CurrentText = Callable[[str], str | None]
+"""Returns the present content of a file, or None if it is unknown."""
 
 
 class RuleOffers(Protocol):
@@ -221,9 +209,8 @@ class Question:
 
     def words_rows(self, width: int) -> list[Line]:
         """Return what the model says about the action."""
-        if not self.view.words:
-            return []
-        return [[Span("  why, in the model's own words:")], *quoted(self.view.words, width)]
+        words = self.view.words
+        return [[Span("  why, in the model's own words:")], *quoted(words, width)] if words else []
 
     def fact_rows(self, width: int) -> list[Line]:
         """Return where the action runs, what it wants beyond the sandbox, its risk, and why it is
@@ -248,26 +235,16 @@ class Question:
 
 
 def question_about(
-    action: Action,
-    reason: str,
-    *,
-    risk: Risk,
-    offers: RuleOffers,
-    current_text: Callable[[str], str | None],
+    action: Action, reason: str, risk: Risk, offers: RuleOffers, current_text: CurrentText
 ) -> Question:
     """Return the question whether `action` may run. If the risk is high, no rule is offered.
     `current_text` returns the present content of a file to be written, None if it is unknown."""
-    current = None
-    if isinstance(action, FileWriteAction | FileEditAction):
-        current = current_text(action.path)
+    is_change = isinstance(action, actions.FileWriteAction | actions.FileEditAction)
+    view = approval_view(action, current_text(action.path) if is_change else None)
     offered = "" if risk >= Risk.HIGH else offers.grant_for(action)
+    rules = tuple(offers.grant_choices(action)) or (offered,) if offered else ()
     return Question(
-        view=approval_view(action, current),
-        reason=reason,
-        risk=risk,
-        rules=tuple(offers.grant_choices(action)) or (offered,) if offered else (),
-        offered=offered,
-        objection=lambda text: offers.grant_objection(action, text),
+        view, reason, risk, rules, offered, lambda text: offers.grant_objection(action, text)
     )
 
 
@@ -291,7 +268,5 @@ def keyed(key: str, meaning: str, width: int, *, marked: bool = False) -> list[L
     first, *others = exact_pieces(meaning, width - 5)
     mark = "> " if marked else "  "
     style: Style = "bold" if marked else ""
-    lines: list[Line] = [
-        [Span(mark, "bold"), Span(key, "bold"), Span(f"  {first.rstrip('␣')}", style)]
-    ]
-    return [*lines, *([Span(f"     {piece}".rstrip("␣"), style)] for piece in others)]
+    line = [Span(mark, "bold"), Span(key, "bold"), Span(f"  {first.rstrip('␣')}", style)]
+    return [line, *([Span(f"     {piece}".rstrip("␣"), style)] for piece in others)]

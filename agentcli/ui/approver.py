@@ -24,15 +24,16 @@ from agentcli.ui.dialogues import DIGITS, ENTER, MEANINGS, Answer, AnswerDialogu
 from agentcli.ui.screen import LiveRegion, terminal_colors, terminal_size
 from agentcli.ui.text import Colors, Line, Span, paint, printable, reveal_hidden
 from agentcli.ui.tty import (
+    ENDED,
     TTY,
     Closed,
     KeyMode,
+    TTYStream,
     is_ready,
     line_mode,
     open_patiently,
     read_line,
     read_some,
-    stream,
     write,
 )
 
@@ -72,9 +73,14 @@ class LineTerminal:
 
 def ask_for_approval(terminal: LineTerminal, question: Question) -> Approval:
     """Print the question and return the user's answer. Raises Closed."""
-    rule = question.offered
+    rule, (width, height) = question.offered, terminal.size
     keys = "y, s, a, e, n" if rule else "y, n"
-    terminal.print([*_lines(question, *terminal.size), *_choices(question, rule, terminal.size[0])])
+    body = question.action_rows(width)
+    lines: list[Line] = [[], *hanging(question.title, width, "bold", ""), [], *body]
+    if len(body) > height - 12:
+        lines += hanging(f"{len(body)} rows: scroll up for the first", width, "yellow")
+    lines += [*question.words_rows(width), *question.fact_rows(width), []]
+    terminal.print([*lines, *_choices(question, rule, width)])
     while True:
         line = terminal.read()
         answer = _understood(line)
@@ -84,7 +90,7 @@ def ask_for_approval(terminal: LineTerminal, question: Question) -> Approval:
             return Approval(True, answer.scope, rule=rule)
         if rule and line.strip().lower() in _EDIT:
             rule = _chosen_rule(terminal, question) or rule
-            terminal.print(_choices(question, rule, terminal.size[0]))
+            terminal.print(_choices(question, rule, width))
         else:
             terminal.print([[Span(f"  {keys}, or a few words for the model")]])
 
@@ -95,8 +101,8 @@ def _chosen_rule(terminal: LineTerminal, question: Question) -> str:
     lines: list[Line] = [[], *hanging("The rule to save, the narrowest first:", width)]
     for number, rule in enumerate(rules, 1):
         lines += keyed(str(number), reveal_hidden(rule), width)
-    told = "a number, or a rule such as bash(git push origin:*); empty: as it was"
-    terminal.print([*lines, *hanging(told, width)])
+    hint = "a number, or a rule such as bash(git push origin:*); empty: as it was"
+    terminal.print([*lines, *hanging(hint, width)])
     while text := printable(terminal.read(), multiline=False).strip():
         if text.isdecimal() and 1 <= int(text) <= len(rules):
             text = rules[int(text) - 1]
@@ -105,14 +111,6 @@ def _chosen_rule(terminal: LineTerminal, question: Question) -> str:
             break
         terminal.print(hanging(reveal_hidden(why_not), width, "yellow"))
     return text
-
-
-def _lines(question: Question, width: int, height: int) -> list[Line]:
-    body = question.action_rows(width)
-    lines: list[Line] = [[], *hanging(question.title, width, "bold", ""), [], *body]
-    if len(body) > height - 12:
-        lines += hanging(f"{len(body)} rows: scroll up for the first", width, "yellow")
-    return [*lines, *question.words_rows(width), *question.fact_rows(width), []]
 
 
 def _choices(question: Question, rule: str, width: int) -> list[Line]:
@@ -139,8 +137,8 @@ def ask_for_answer(terminal: LineTerminal, dialogue: AnswerDialogue) -> Answer:
     """Ask line by line. The answer is a number or text; an empty line means no answer. Raises
     Closed."""
     width = terminal.size[0]
-    told = "a number, or an answer of yours" if dialogue.options else "your answer"
-    terminal.print([*dialogue.question_rows(width), *hanging(f"{told}; empty: none", width, "dim")])
+    hint = "a number, or an answer of yours" if dialogue.options else "your answer"
+    terminal.print([*dialogue.question_rows(width), *hanging(f"{hint}; empty: none", width, "dim")])
     text = printable(terminal.read(), multiline=False).strip()
     if text in DIGITS[: len(dialogue.options)] and text:
         return Answer(dialogue.options[int(text) - 1])
@@ -184,7 +182,7 @@ def ask_by_keys(
 ) -> AnswerT:
     """Ask the user at the terminal `fd` and return the answer. The question is always removed from
     the screen. Raises Closed."""
-    region = LiveRegion(stream(fd), most_rows=_MOST_ROWS)
+    region = LiveRegion(TTYStream(fd), most_rows=_MOST_ROWS)
 
     def draw() -> None:
         columns, height = region.size()
@@ -204,7 +202,7 @@ def ask_by_keys(
                     elif key == _PASTE:
                         dialogue.paste(text)
                     elif key == "c-d" and not dialogue.is_typed_into:
-                        raise Closed("the end of input was typed")
+                        raise Closed(ENDED)
                     elif (answer := dialogue.press(key)) is not None:
                         return answer
         finally:
@@ -306,9 +304,7 @@ class TerminalApprover:
         The end of input is a no, and so is a terminal that goes away, at any time. An interrupt
         passes through.
         """
-        question = question_about(
-            action, reason, risk=risk, offers=self._offers, current_text=self._current_text
-        )
+        question = question_about(action, reason, risk, self._offers, self._current_text)
         try:
             return self._answer_to(
                 ApprovalDialogue(question), lambda terminal: ask_for_approval(terminal, question)

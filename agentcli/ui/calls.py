@@ -4,50 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from agentcli.events import Action, Observation
-from agentcli.events.actions import (
-    AgentDelegateAction,
-    AgentFinishAction,
-    AgentThinkAction,
-    AskUserAction,
-    BrowseInteractiveAction,
-    BrowseURLAction,
-    CmdRunAction,
-    FileEditAction,
-    FileReadAction,
-    FileWriteAction,
-    GlobAction,
-    IPythonRunCellAction,
-    MCPAction,
-    MemoryAction,
-    RecallAction,
-    SearchAction,
-    TaskTrackingAction,
-    ToolCallAction,
-    tool_name,
-)
-from agentcli.events.observations import (
-    BrowserOutputObservation,
-    CmdOutputObservation,
-    DelegateObservation,
-    ErrorObservation,
-    FileEditObservation,
-    FileReadObservation,
-    FileWriteObservation,
-    IPythonRunCellObservation,
-    MCPObservation,
-    MemoryObservation,
-    RecallObservation,
-    SearchObservation,
-    TaskTrackingObservation,
-    ToolResultObservation,
-    UserAnswerObservation,
-    UserRejectObservation,
-)
+from agentcli.events import Action, Observation, actions
+from agentcli.events import observations as obs
 from agentcli.events.texts import json_object
 from agentcli.ui.outputs import (
     FOLDED,
@@ -131,30 +93,32 @@ class Outcome:
 
 def call_name(action: Action) -> str:
     call = action.tool_call_metadata
-    by_name = call is not None and not isinstance(action, MCPAction)
-    return printable(call.function_name if call and by_name else tool_name(action), multiline=False)
+    by_name = call is not None and not isinstance(action, actions.MCPAction)
+    name = call.function_name if call and by_name else actions.tool_name(action)
+    return printable(name, multiline=False)
 
 
 def call_text(action: Action) -> str:
     """Return what the call is about, in full: it may have several lines; paths are as given."""
     match action:
-        case CmdRunAction(restart=True):
+        case actions.CmdRunAction(restart=True):
             return "restart the shell"
-        case CmdRunAction(job=str() as job, command=command):
+        case actions.CmdRunAction(job=str() as job, command=command):
             return f"{command.strip()} {job}"
-        case CmdRunAction(command=command, is_input=is_input, background=background):
+        case actions.CmdRunAction(command=command, is_input=is_input, background=background):
             return ("< " if is_input else "$ ") + command + (" &" if background else "")
-        case IPythonRunCellAction(code=text):
+        case actions.IPythonRunCellAction(code=text):
             return text
-        case FileReadAction(path=path, start=start, end=end):
+        case actions.FileReadAction(path=path, start=start, end=end):
             return f"{path}:{start}-{end or ''}" if start != 1 or end else path
-        case FileWriteAction(path=path) | FileEditAction(path=path, command="str_replace"):
+        case actions.FileWriteAction(path=path):
             return path
-        case FileEditAction(path=path, command=command):
-            return f"{path} ({command.replace('_', ' ')})"
-        case SearchAction(pattern=pattern, path=path) | GlobAction(pattern=pattern, path=path):
-            return pattern if path in (".", "") else f"{pattern} in {path}"
-        case TaskTrackingAction(task_list=items) if items:
+        case actions.FileEditAction(path=path, command=command):
+            return path if command == "str_replace" else f"{path} ({command.replace('_', ' ')})"
+        case actions.SearchAction() | actions.GlobAction():
+            where = "" if action.path in (".", "") else f" in {action.path}"
+            return f"{action.pattern}{where}"
+        case actions.TaskTrackingAction(task_list=items) if items:
             done = sum(item.get("status") == "done" for item in items)
             return f"{done}/{len(items)} done"
     return _rarer_call_text(action)
@@ -162,24 +126,24 @@ def call_text(action: Action) -> str:
 
 def _rarer_call_text(action: Action) -> str:
     match action:
-        case ToolCallAction(raw_arguments=raw, error=error):
+        case actions.ToolCallAction(raw_arguments=raw, error=error):
             return "" if error else argument_line(json_object(raw) or {})
-        case MCPAction(arguments=arguments):
+        case actions.MCPAction(arguments=arguments):
             return argument_line(arguments)
-        case BrowseInteractiveAction():
-            return action.message
-        case MemoryAction(command=command, target=target):
+        case actions.MemoryAction(command=command, target=target):
             return f"{command} {'on the user' if target == 'user' else 'on this project'}"
-        case BrowseURLAction(url=url):
+        case actions.BrowseURLAction(url=url):
             return url
-        case AgentDelegateAction(agent=agent, task=task):
+        case actions.AgentDelegateAction(agent=agent, task=task):
             first, *more = task.strip().split("\n", 1)
             return f"{agent}: {first}{' …' if more else ''}"
-        case AskUserAction(question=question):
+        case actions.AskUserAction(question=question):
             return question
-        case RecallAction(recall_type=kind, query=query):
+        case actions.RecallAction(recall_type=kind, query=query):
             return f"{kind.replace('_', ' ')} {query}".rstrip()
-        case AgentThinkAction() | AgentFinishAction() | TaskTrackingAction():
+        case actions.AgentThinkAction() | actions.AgentFinishAction():
+            return ""
+        case actions.TaskTrackingAction():
             return ""
     return action.message
 
@@ -193,28 +157,24 @@ class Code(NamedTuple):
 
 
 def code_of(action: Action) -> Code | None:
-    """Return the code that a call runs; None if there is none. Input for a running program is no
-    code."""
+    """Return the code that a call runs, if any. Input for a running program is not code."""
     match action:
-        case CmdRunAction(is_input=False, job=None, restart=False, command=command):
+        case actions.CmdRunAction(is_input=False, job=None, restart=False, command=command):
             return Code(command, "bash", "$ ")
-        case IPythonRunCellAction(code=text):
+        case actions.IPythonRunCellAction(code=text):
             return Code(text, "python")
     return None
 
 
 def reach_of(action: Action) -> str:
     """Return what a command may do beyond the sandbox once it runs; empty for most commands."""
-    if not isinstance(action, CmdRunAction):
-        return ""
-    if action.unsandboxed:
+    if isinstance(action, actions.CmdRunAction) and action.unsandboxed:
         return "outside the sandbox"
-    return "with network" if action.network else ""
+    return "with network" if getattr(action, "network", False) else ""
 
 
 def call_line(icon: Span, action: Action, text: Line, end: Line, width: int) -> Line:
-    """Return a line such as `• bash    $ pytest -q · exit 0`. If it is too long, the call's text is
-    cut, never `end`."""
+    """Return a line such as `• bash    $ pytest -q · exit 0`. Only the call's text is cut."""
     head = call_head(icon, action)
     room = width - cells(plain([*head, *end]))
     return [*head, *clip(text, max(room, 10)), *end]
@@ -227,58 +187,73 @@ def call_head(icon: Span, action: Action) -> list[Span]:
 def call_lines(action: Action) -> list[Line]:
     """Return the lines that belong below the call whatever its outcome: thoughts, task lists."""
     match action:
-        case AgentThinkAction(thought=thought):
+        case actions.AgentThinkAction(thought=thought):
             return [[Span(line, "dim")] for line in printable(thought.strip()).split("\n")]
-        case TaskTrackingAction(task_list=items):
-            return [_task(item) for item in items]
+        case actions.TaskTrackingAction(task_list=items):
+            lines: list[Line] = []
+            for item in items:
+                box, style = _BOXES.get(item.get("status", ""), ("[ ]", ""))
+                title = printable(item.get("title", ""), multiline=False)
+                lines.append([Span(f"{box} {title}", style)])
+            return lines
     return []
-
-
-def _task(item: dict[str, str]) -> Line:
-    box, style = _BOXES.get(item.get("status", ""), ("[ ]", ""))
-    return [Span(f"{box} {printable(item.get('title', ''), multiline=False)}", style)]
 
 
 def outcome(observation: Observation, folding: Folding = FOLDED) -> Outcome:
     """Return how a call ended, from the observation that answers it."""
     failed = bool(getattr(observation, "error", False))
     match observation:
-        case CmdOutputObservation():
+        case obs.CmdOutputObservation():
             return _command_outcome(observation, folding)
-        case FileWriteObservation() | FileEditObservation():
+        case obs.FileWriteObservation() | obs.FileEditObservation():
             return _change_outcome(observation, folding)
-        case UserAnswerObservation():
-            return _answer_outcome(observation)
-        case MemoryObservation(path=path, removed=removed, added=added):
+        case obs.UserAnswerObservation(answer=None, content=content):
+            status = content.partition(":")[0].rstrip(".").lower()
+            return Outcome([Span(printable(status, multiline=False), "yellow")])
+        case obs.UserAnswerObservation(answer=str() as answer):
+            first, *rest = printable(answer).split("\n")
+            return Outcome([Span(first, "green")], [[Span(line)] for line in rest], whole=True)
+        case obs.MemoryObservation(path=path, removed=removed, added=added):
             # Later sessions see the note, so it is shown in full: the user must be able to object.
             lines = [*marked_lines(removed, "-"), *marked_lines(added, "+")]
             return Outcome([Span(path, "dim")], lines, whole=True)
-        case ErrorObservation() | UserRejectObservation():
+        case obs.ErrorObservation() | obs.UserRejectObservation():
             return _failure(observation, folding)
-        case ToolResultObservation() | MCPObservation() if failed:
+        case obs.ToolResultObservation() | obs.MCPObservation() if failed:
             return _failure(observation, folding)
-    lines = _output(observation, observation.content, _most_lines(observation, folding), folding)
-    failed = failed and not isinstance(observation, IPythonRunCellObservation)
+    limit = _most_lines(observation, folding)
+    lines = output_lines(observation.content, limit, folding, _call_of(observation))
+    failed = failed and not isinstance(observation, obs.IPythonRunCellObservation)
     return Outcome(_facts(observation), lines, failed=failed)
 
 
 def _facts(observation: Observation) -> list[Span]:
     """Return what a call's line says about the result of tools that only give text."""
     match observation:
-        case IPythonRunCellObservation(content=content, error=failed):
+        case obs.IPythonRunCellObservation(content=content, error=failed):
             if why := interruption_text(content):
                 return [Span(why, "yellow")]
             return [Span("error", "red")] if failed else []
-        case BrowserOutputObservation(status_code=int() as code, error=failed):
+        case obs.BrowserOutputObservation(status_code=int() as code, error=failed):
             return [Span(f"status {code}", "red" if failed else "dim")]
-        case DelegateObservation(error=failed):
-            facts = printable(" · ".join(_child_facts(observation)), multiline=False)
-            return [Span(facts, "red" if failed else "dim")]
-        case FileReadObservation():
-            return [Span(_lines_read(observation), "dim")]
-        case SearchObservation(matches=matches, truncated=cut):
+        case obs.DelegateObservation(error=failed, files_changed=files):
+            facts = [f"{observation.status} after " * failed + count(observation.steps, "step")]
+            cost = observation.cost_usd
+            facts.append("$?" if cost is None else money(cost))
+            facts += [f"{count(len(files), 'file')} changed"] if files else []
+            text = " · ".join([*facts, observation.session_id])
+            return [Span(printable(text, multiline=False), "red" if failed else "dim")]
+        case obs.FileReadObservation(image_urls=images) if images:
+            return [Span(count(len(images), "image"), "dim")]
+        case obs.FileReadObservation(lines_total=int() as total):
+            first, last = observation.lines_shown or (1, total)
+            shown, read = last - first + 1, count(total, "line")
+            return [Span(read if shown >= total else f"{shown:,} of {read}", "dim")]
+        case obs.FileReadObservation():
+            return [Span("")]
+        case obs.SearchObservation(matches=matches, truncated=cut):
             return [Span(count(matches, "match") + (", cut" if cut else ""), "dim")]
-        case MCPObservation(image_urls=images, duration_s=took):
+        case obs.MCPObservation(image_urls=images, duration_s=took):
             pictures = f" · {count(len(images), 'image')}" if images else ""
             return [Span(f"{duration(took)}{pictures}", "dim")]
     return []
@@ -287,35 +262,22 @@ def _facts(observation: Observation) -> list[Span]:
 def _most_lines(observation: Observation, folding: Folding) -> int | None:
     """Return how many lines of the observation's text are shown."""
     match observation:
-        case IPythonRunCellObservation(error=True):
+        case obs.IPythonRunCellObservation(error=True):
             return folding.failed_output
-        case IPythonRunCellObservation() | MCPObservation() | ToolResultObservation():
+        case obs.IPythonRunCellObservation() | obs.MCPObservation() | obs.ToolResultObservation():
             return folding.output
-        case FileReadObservation() | BrowserOutputObservation() | DelegateObservation():
+        case obs.FileReadObservation() | obs.BrowserOutputObservation() | obs.DelegateObservation():
             return folding.read
-        case SearchObservation() | TaskTrackingObservation() | RecallObservation():
+        case obs.SearchObservation() | obs.TaskTrackingObservation() | obs.RecallObservation():
             return folding.found
     return 0
-
-
-def _child_facts(report: DelegateObservation) -> Iterator[str]:
-    """Sum up a child session; the session that the last fact names has the rest."""
-    yield f"{report.status} after " * report.error + count(report.steps, "step")
-    yield "$?" if report.cost_usd is None else money(report.cost_usd)
-    if report.files_changed:
-        yield f"{count(len(report.files_changed), 'file')} changed"
-    yield report.session_id
-
-
-def _output(observation: Observation, text: str, limit: int | None, folding: Folding) -> list[Line]:
-    return output_lines(text, limit, folding, _call_of(observation))
 
 
 def _call_of(observation: Observation) -> int:
     return observation.id if observation.cause is None else observation.cause
 
 
-def _command_outcome(observation: CmdOutputObservation, folding: Folding) -> Outcome:
+def _command_outcome(observation: obs.CmdOutputObservation, folding: Folding) -> Outcome:
     metadata = observation.metadata
     code, took = metadata.exit_code, duration(metadata.duration_s)
     if why := interruption_text(observation.content):
@@ -333,25 +295,17 @@ def _command_outcome(observation: CmdOutputObservation, folding: Folding) -> Out
     if metadata.timed_out:
         parts.append(Span(" · timed out", "yellow"))
     content = observation.content
-    if told := _EXIT_LINE.search(content):
-        content = content[: told.start()] + content[told.end() :]
-        parts += [Span(f" · {printable(told[1])}", "dim")] if told[1] else []
+    if line := _EXIT_LINE.search(content):
+        content = content[: line.start()] + content[line.end() :]
+        parts += [Span(f" · {printable(line[1])}", "dim")] if line[1] else []
     if code is not None and not content.strip():
         parts.append(Span(" · no output", "dim"))
     limit = folding.output if code == 0 else folding.failed_output
-    return Outcome(parts, _output(observation, content, limit, folding))
-
-
-def _answer_outcome(observation: UserAnswerObservation) -> Outcome:
-    if observation.answer is None:
-        told = observation.content.partition(":")[0].rstrip(".").lower()
-        return Outcome([Span(printable(told, multiline=False), "yellow")])
-    first, *rest = printable(observation.answer).split("\n")
-    return Outcome([Span(first, "green")], [[Span(line)] for line in rest], whole=True)
+    return Outcome(parts, output_lines(content, limit, folding, _call_of(observation)))
 
 
 def _change_outcome(
-    observation: FileWriteObservation | FileEditObservation, folding: Folding
+    observation: obs.FileWriteObservation | obs.FileEditObservation, folding: Folding
 ) -> Outcome:
     diff, existed = observation.diff, observation.prev_exist
     added, removed = diff_counts(diff)
@@ -368,12 +322,16 @@ def _change_outcome(
 
 
 def _failure(observation: Observation, folding: Folding) -> Outcome:
-    if isinstance(observation, ErrorObservation) and (told := _text_for_user(observation)):
-        whole = observation.content if folding.error is None else ""
-        lines = _output(observation, whole, None, folding)
-        return Outcome([Span(told, "yellow")], lines, failed=True, prose=True)
+    if isinstance(observation, obs.ErrorObservation):
+        message = _USER_TEXT_BY_ERROR.get(observation.error_id, "")
+        if observation.error_id == "interrupted" and observation.content.startswith("Not started"):
+            message = "not started"
+        if message:
+            whole = observation.content if folding.error is None else ""
+            lines = output_lines(whole, None, folding, _call_of(observation))
+            return Outcome([Span(message, "yellow")], lines, failed=True, prose=True)
     word, text = "error", observation.content
-    if isinstance(observation, UserRejectObservation):
+    if isinstance(observation, obs.UserRejectObservation):
         word, text = "not allowed", observation.reason or text
     first, *rest = printable(text.strip()).split("\n")
     status = [Span(f"{word}: {first}" if first else word, "red")]
@@ -382,45 +340,27 @@ def _failure(observation: Observation, folding: Folding) -> Outcome:
     return Outcome(status, shown, failed=True, prose=True)
 
 
-def _text_for_user(error: ErrorObservation) -> str:
-    """Return the text for people in place of the error's own; empty if the latter will do."""
-    if error.error_id == "interrupted" and error.content.startswith("Not started"):
-        return "not started"
-    return _USER_TEXT_BY_ERROR.get(error.error_id, "")
-
-
-def _lines_read(observation: FileReadObservation) -> str:
-    if observation.image_urls:
-        return count(len(observation.image_urls), "image")
-    total = observation.lines_total
-    if total is None:
-        return ""
-    first, last = observation.lines_shown or (1, total)
-    shown = last - first + 1
-    return count(total, "line") if shown >= total else f"{shown:,} of {count(total, 'line')}"
-
-
 def request_lines(action: Action, observation: Observation, width: int) -> list[Line]:
     """Return the model's reason for a command, the texts of a change whose diff lacks them, and the
     arguments of a call that no tool understood. Prose is broken between words to fit `width`
     columns."""
     match action:
-        case CmdRunAction(reason=reason) if reason:
+        case actions.CmdRunAction(reason=reason) if reason:
             words = printable(reason.strip(), multiline=False)
             return wrap([Span(f"asked for, in the model's words: {words}", "dim")], width)
-        case FileWriteAction(content=content) if not _has_diff(observation):
+        case actions.FileWriteAction(content=content) if not _has_diff(observation):
             return marked_lines(content, "+")
-        case FileEditAction() if not _has_diff(observation):
+        case actions.FileEditAction() if not _has_diff(observation):
             new = action.new_str if action.new_str is not None else action.content
             return [*marked_lines(action.old_str or "", "-"), *marked_lines(new or "", "+")]
-        case MemoryAction(text=text) | AgentDelegateAction(task=text):
+        case actions.MemoryAction(text=text) | actions.AgentDelegateAction(task=text):
             return [[Span(row)] for row in printable(text).split("\n")]
-        case ToolCallAction(error=str(), raw_arguments=raw):
+        case actions.ToolCallAction(error=str(), raw_arguments=raw):
             rows = ([Span(printable(row))] for row in raw_argument_rows(raw))
             return [line for row in rows for line in wrap(row, width)]
     return []
 
 
 def _has_diff(observation: Observation) -> bool:
-    changed = FileWriteObservation | FileEditObservation
+    changed = obs.FileWriteObservation | obs.FileEditObservation
     return isinstance(observation, changed) and not is_cut(observation.diff)

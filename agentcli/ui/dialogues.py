@@ -35,8 +35,7 @@ class Draft:
         self.at = len(text)
 
     def insert(self, text: str) -> None:
-        self.text = self.text[: self.at] + text + self.text[self.at :]
-        self.at += len(text)
+        self._keep(self.text[: self.at] + text, self.text[self.at :])
 
     def press(self, key: str) -> None:
         """Handle a key that types, moves or deletes."""
@@ -68,8 +67,8 @@ class Draft:
         before = exact_lines(self.text[: self.at])
         lines = list(exact_rows(before[-_MOST_ROWS:], width - 1))
         if len(before) > _MOST_ROWS or len(lines) > _MOST_ROWS:
-            told = f"  … the end of {count(len(before), 'line')}"
-            lines = [[Span(told, "dim")], *lines[-_MOST_ROWS:]]
+            cut = f"  … the end of {count(len(before), 'line')}"
+            lines = [[Span(cut, "dim")], *lines[-_MOST_ROWS:]]
         rest = reveal_hidden(self.text[self.at :].replace("\n", " "))
         lines[-1] = [*lines[-1], Span(rest[:1] or " ", "reverse"), Span(rest[1:])]
         return lines
@@ -90,8 +89,6 @@ MEANINGS = {
     "n": "no (or Esc)",
     "t": "no; type what the model should know or do instead",
 }
-_SCROLL = "PgUp PgDn, j k scroll"
-_UNSEEN = "go to the last row (PgDn, End) before you say yes"
 _FEWEST_ROWS = 3
 """Fewest rows shown of an action that is longer than the screen."""
 _View = Literal["answers", "words", "rules", "rule"]
@@ -206,22 +203,17 @@ class ApprovalDialogue:
         by = {**MOVES, "j": 1, "k": -1}.get(key)
         if by:
             self._marked_rule = moved(self._marked_rule, by, len(rules))
-        elif key in DIGITS[: len(rules) + 1]:
-            self._marked_rule = int(key) - 1
-            self._take_rule()
         elif key == "escape":
             self._go("answers")
         elif key == "e":
             self._go("rule", (*rules, self.rule)[self._marked_rule])
-        elif key in ENTER:
-            self._take_rule()
-
-    def _take_rule(self) -> None:
-        if self._marked_rule == len(self.question.rules):
-            self._go("rule", self.rule)
-            return
-        self.rule = self.question.rules[self._marked_rule]
-        self._go("answers")
+        elif key in ENTER or key in DIGITS[: len(rules) + 1]:
+            self._marked_rule = self._marked_rule if key in ENTER else int(key) - 1
+            if self._marked_rule == len(rules):
+                self._go("rule", self.rule)
+            else:
+                self.rule = rules[self._marked_rule]
+                self._go("answers")
 
     def _scrolls(self, key: str) -> bool:
         steps = {"j": 1, "k": -1, "pagedown": self._page, "pageup": -self._page}
@@ -253,8 +245,8 @@ class ApprovalDialogue:
             self._most = max(len(action) - self._page, 0)
             self._top = min(self._top, self._most)
             end = min(self._top + self._page, len(action))
-            told = f"  rows {self._top + 1} to {end} of {len(action)} · {_SCROLL}"
-            below = [[Span(told, "yellow")], *notes, *below]
+            rows = f"  rows {self._top + 1} to {end} of {len(action)} · PgUp PgDn, j k scroll"
+            below = [[Span(rows, "yellow")], *notes, *below]
             self._has_seen_end |= end == len(action) and len(below) < height
             action = action[self._top : end]
         else:
@@ -273,14 +265,10 @@ class ApprovalDialogue:
     def _rows(self, width: int) -> tuple[list[Line], list[Line], list[Line]]:
         """Return the rows above the action, its own, and those below it."""
         question = self.question
-        below = [*question.fact_rows(width), *self._choices(width), *self._notes(width)]
-        return [[], *hanging(question.title, width, "bold", ""), []], self._action(width), below
-
-    def _action(self, width: int) -> list[Line]:
         if self._kept[0] != width:
-            question = self.question
             self._kept = (width, [*question.action_rows(width), *question.words_rows(width)])
-        return self._kept[1]
+        below = [*question.fact_rows(width), *self._choices(width), *self._notes(width)]
+        return [[], *hanging(question.title, width, "bold", ""), []], self._kept[1], below
 
     def _choices(self, width: int) -> list[Line]:
         match self._view:
@@ -300,23 +288,20 @@ class ApprovalDialogue:
         lines: list[Line] = [[], *hanging("The rule to save, the narrowest first:", width)]
         for at, rule in enumerate((*self.question.rules, "another one")):
             lines += keyed(str(at + 1), reveal_hidden(rule), width, marked=at == self._marked_rule)
-        told = "a number or Enter takes it, e changes it, Esc goes back"
-        return [*lines, *hanging(told, width, "dim")]
+        hint = "a number or Enter takes it, e changes it, Esc goes back"
+        return [*lines, *hanging(hint, width, "dim")]
 
     def _notes(self, width: int) -> list[Line]:
-        told = hanging(reveal_hidden(self._hint), width, "yellow") if self._hint else []
+        hint = hanging(reveal_hidden(self._hint), width, "yellow") if self._hint else []
         if not self.is_typed_into:
-            return told
+            return hint
         keys = "Enter sends it as a no" if self._view == "words" else "Enter takes it"
-        return [*told, *hanging(f"{keys}, Esc goes back", width, "dim"), *self._draft.lines(width)]
+        return [*hint, *hanging(f"{keys}, Esc goes back", width, "dim"), *self._draft.lines(width)]
 
 
 def _unseen(width: int) -> list[Line]:
     """Return what is said while the end of a long action has not been on the screen."""
-    return hanging(_UNSEEN, width, "yellow")
-
-
-_TITLE = "The model asks:"
+    return hanging("go to the last row (PgDn, End) before you say yes", width, "yellow")
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,25 +317,21 @@ class AnswerDialogue:
     def __init__(self, question: str, options: Sequence[str]) -> None:
         self.question = question
         self.options = tuple(options)[: len(DIGITS)]
-        self._writes = not self.options
+        self.is_typed_into = not self.options
         self._marked: int | None = None
         """Nothing is marked at first, so that an Enter pressed as the question appears chooses
         nothing."""
         self._draft = Draft()
         self._hint = ""
 
-    @property
-    def is_typed_into(self) -> bool:
-        return self._writes
-
     def press(self, key: str) -> Answer | None:
         """Handle a key and return the answer, if the key gave one."""
         self._hint = ""
-        return self._in_words(key) if self._writes else self._in_options(key)
+        return self._in_words(key) if self.is_typed_into else self._in_options(key)
 
     def paste(self, text: str) -> None:
         """Insert pasted text; it is no answer until Enter is pressed."""
-        self._writes = True
+        self.is_typed_into = True
         self._draft.insert(pasted_text(text))
 
     def _in_options(self, key: str) -> Answer | None:
@@ -361,7 +342,7 @@ class AnswerDialogue:
         elif key in DIGITS[: len(self.options)]:
             return self._take(int(key) - 1)
         elif key.lower() == "t":
-            self._writes = True
+            self.is_typed_into = True
         elif key == "escape":
             return Answer(None)
         else:
@@ -371,7 +352,7 @@ class AnswerDialogue:
     def _take(self, number: int) -> Answer | None:
         if number < len(self.options):
             return Answer(self.options[number])
-        self._writes = True
+        self.is_typed_into = True
         return None
 
     def _in_words(self, key: str) -> Answer | None:
@@ -382,7 +363,7 @@ class AnswerDialogue:
         elif key == "escape":
             if not self.options:
                 return Answer(None)
-            self._writes, self._draft = False, Draft()
+            self.is_typed_into, self._draft = False, Draft()
         else:
             self._draft.press(key)
         return None
@@ -397,7 +378,8 @@ class AnswerDialogue:
 
     def question_rows(self, width: int) -> list[Line]:
         """Return the whole question and the options."""
-        lines: list[Line] = [[], [Span(_TITLE, "bold")], [], *quoted(self.question, width), []]
+        title: Line = [Span("The model asks:", "bold")]
+        lines: list[Line] = [[], title, [], *quoted(self.question, width), []]
         for number, option in enumerate(self.options):
             marked = number == self._marked
             lines += keyed(DIGITS[number], reveal_hidden(option), width, marked=marked)
@@ -406,19 +388,18 @@ class AnswerDialogue:
     def folded(self, answer: Answer, width: int) -> Line:
         """Return the question and its answer in one line."""
         style: Style = "yellow" if answer.text is None else "green"
-        told = "not answered" if answer.text is None else f"answered: {reveal_hidden(answer.text)}"
-        return clip(
-            [Span(reveal_hidden(" ".join(self.question.split()))), Span(f" {told}", style)], width
-        )
+        end = "not answered" if answer.text is None else f"answered: {reveal_hidden(answer.text)}"
+        question = reveal_hidden(" ".join(self.question.split()))
+        return clip([Span(question), Span(f" {end}", style)], width)
 
     def _rows(self, width: int) -> list[Line]:
         lines = self.question_rows(width)
         if self.options:
             marked = self._marked == len(self.options)
             lines += keyed("t", "something else: type it", width, marked=marked)
-        told = hanging(self._hint, width, "yellow") if self._hint else []
-        if not self._writes:
-            return [*lines, *told]
+        lines += hanging(self._hint, width, "yellow") if self._hint else []
+        if not self.is_typed_into:
+            return lines
         back = "Esc goes back" if self.options else "Esc: no answer"
         keys = hanging(f"Enter sends it, {back}", width, "dim")
-        return [*lines, *told, *keys, *self._draft.lines(width)]
+        return [*lines, *keys, *self._draft.lines(width)]

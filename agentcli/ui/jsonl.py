@@ -18,14 +18,8 @@ from agentcli.events import (
     ToolCallMetadata,
     event_to_dict,
 )
+from agentcli.events import observations as obs
 from agentcli.events.actions import MessageAction, SystemMessageAction
-from agentcli.events.observations import (
-    AgentStateChangedObservation,
-    DecisionObservation,
-    ErrorObservation,
-    SessionStartedObservation,
-    UserRejectObservation,
-)
 from agentcli.events.progress import Notice, ReplyAbandoned, Status
 from agentcli.events.texts import compact_json, json_object
 from agentcli.ui.summary import RunSummary
@@ -77,21 +71,25 @@ class JsonLinesWriter:
 
     def write_result(self, summary: RunSummary) -> None:
         """Write the last line. Later calls write nothing."""
-        self._write(_result_line(summary))
+        line = {"type": "result", **asdict(summary), "duration_s": round(summary.duration_s, 3)}
+        del line["session_id"], line["evidence_told"]
+        hint = line.pop("hint")
+        line["error"] = {"message": summary.error, "hint": hint} if summary.error else None
+        self._write(line)
         self._ended = True
 
     def _event_line(self, event: Event) -> _Line | None:
         match event:
             case SystemMessageAction():
                 return None
-            case SessionStartedObservation():
+            case obs.SessionStartedObservation():
                 facts = {name: getattr(event, name) for name in _SESSION_FACTS}
                 return {"type": "init", "event_id": event.id, **facts}
             case MessageAction(source=Source.USER | Source.AGENT):
                 role = "user" if event.source is Source.USER else "assistant"
                 said = {"role": role, "content": event.content}
                 return {"type": "message", "event_id": event.id, **said}
-            case AgentStateChangedObservation():
+            case obs.AgentStateChangedObservation():
                 return {
                     "type": "state",
                     "event_id": event.id,
@@ -101,31 +99,27 @@ class JsonLinesWriter:
                     "exit_code": event.exit_code,
                 }
             case Action(runnable=True, tool_call_metadata=ToolCallMetadata() as call):
-                return self._tool_use(event, call)
+                self._call_ids[event.id] = call.tool_call_id
+                given = json_object(call.raw_arguments)
+                return {
+                    "type": "tool_use",
+                    "event_id": event.id,
+                    "tool_call_id": call.tool_call_id,
+                    "name": call.function_name,
+                    "input": call.raw_arguments if given is None else given,
+                }
             case Action(runnable=True):
                 self._not_calls.add(event.id)
-            case Observation(cause=int() as cause) if self._answers_a_call(event):
+            case obs.DecisionObservation():
+                pass
+            case Observation(cause=int() as cause) if cause not in self._not_calls:
                 return self._tool_result(event, cause)
-        return _notice_of(event)
-
-    def _tool_use(self, action: Action, call: ToolCallMetadata) -> _Line:
-        self._call_ids[action.id] = call.tool_call_id
-        raw = call.raw_arguments
-        given = json_object(raw)
-        return {
-            "type": "tool_use",
-            "event_id": action.id,
-            "tool_call_id": call.tool_call_id,
-            "name": call.function_name,
-            "input": raw if given is None else given,
-        }
-
-    def _answers_a_call(self, observation: Observation) -> bool:
-        is_decision = isinstance(observation, DecisionObservation)
-        return not is_decision and observation.cause not in self._not_calls
+        content = getattr(event, "content", "") or event.message
+        data = event_to_dict(event)
+        return _notice(event.kind, content, event.id, **data.get("args", data.get("extras", {})))
 
     def _tool_result(self, observation: Observation, cause: int) -> _Line:
-        failed = isinstance(observation, ErrorObservation | UserRejectObservation)
+        failed = isinstance(observation, obs.ErrorObservation | obs.UserRejectObservation)
         call = observation.tool_call_metadata
         call_id = self._call_ids.pop(cause, None) or (call.tool_call_id if call else None)
         return {
@@ -178,20 +172,6 @@ class JsonLinesWriter:
         except (BrokenPipeError, OutputError) as failure:
             self._ended = True
             self._on_failure(failure)
-
-
-def _result_line(summary: RunSummary) -> _Line:
-    line = {"type": "result", **asdict(summary), "duration_s": round(summary.duration_s, 3)}
-    del line["session_id"], line["evidence_told"]
-    hint = line.pop("hint")
-    line["error"] = {"message": summary.error, "hint": hint} if summary.error else None
-    return line
-
-
-def _notice_of(event: Event) -> _Line:
-    content = getattr(event, "content", "") or event.message
-    data = event_to_dict(event)
-    return _notice(event.kind, content, event.id, **data.get("args", data.get("extras", {})))
 
 
 def _notice(kind: str, message: str, event_id: int | None = None, **data: Any) -> _Line:

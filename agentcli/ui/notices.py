@@ -2,73 +2,61 @@
 
 from __future__ import annotations
 
-from agentcli.events import Event, LLMMetrics, OpaqueEvent
-from agentcli.events.actions import (
-    CondensationAction,
-    RenameAction,
-    RewindAction,
-    SystemMessageAction,
-)
-from agentcli.events.observations import (
-    AgentStateChangedObservation,
-    CheckpointObservation,
-    DecisionObservation,
-    ErrorObservation,
-    GitCleanupObservation,
-    HookObservation,
-    ModelSwitchedObservation,
-    PrefixChangedObservation,
-    RecallObservation,
-    ReplyDiscardedObservation,
-    RequestAdaptedObservation,
-    RequirementJudgedObservation,
-    SessionStartedObservation,
-)
+from agentcli.events import Event, LLMMetrics, OpaqueEvent, actions
+from agentcli.events import observations as obs
 from agentcli.events.progress import Status
 from agentcli.ui.summary import duration, money, quantity, whole_seconds
 from agentcli.ui.text import Line, Span, printable
 
 _SHOWN_STATES = frozenset({"paused", "rejected", "stopped"})
 """States that are worth a line; "error" has one of its own."""
+_SHOWN_IF_VERBOSE = (
+    obs.RecallObservation,
+    obs.PrefixChangedObservation,
+    actions.CondensationAction,
+)
 _LONGEST_SAID = 200
 
 
 def note(event: Event, verbose: int = 0) -> Line | None:
     match event:
-        case ErrorObservation():
+        case obs.ErrorObservation():
             return error_line(event.content or event.error_id)
-        case AgentStateChangedObservation():
+        case obs.AgentStateChangedObservation():
             return _state(event, verbose)
-        case SessionStartedObservation():
-            return _dim(_session(event))
-        case CondensationAction(summary=str()):
+        case obs.SessionStartedObservation():
+            verb = "resumed " if event.resumed else ""
+            sandbox = "no sandbox" if event.sandbox == "none" else event.sandbox
+            return _dim(f"{verb}{event.session_id} · {event.model} · {sandbox} · {event.workspace}")
+        case actions.CondensationAction(summary=str()):
             return _dim(event.message)
         case (
-            ReplyDiscardedObservation()
+            obs.ReplyDiscardedObservation()
             | OpaqueEvent()
-            | RewindAction()
-            | RenameAction()
-            | ModelSwitchedObservation()
-            | RequestAdaptedObservation()
-            | GitCleanupObservation()
+            | actions.RewindAction()
+            | actions.RenameAction()
+            | obs.ModelSwitchedObservation()
+            | obs.RequestAdaptedObservation()
+            | obs.GitCleanupObservation()
         ):
             return _dim(event.message)
-        case CheckpointObservation():
-            return _checkpoint(event)
-        case RequirementJudgedObservation():
+        case obs.CheckpointObservation(tree="", content=why):
+            return _dim(f"no undo: {why}")
+        case obs.CheckpointObservation(left_out=left_out) if any(left_out):
+            return _dim(f"undo can't bring back: {', '.join(left_out)}")
+        case obs.RequirementJudgedObservation():
             return _requirement(event)
-        case DecisionObservation():
+        case obs.DecisionObservation():
             return _dim(decision_text(event)) if verbose else None
-        case RecallObservation() | CondensationAction() | PrefixChangedObservation() if verbose:
-            return _dim(event.message)
-        case HookObservation() if verbose or (event.exit_code != 0 and not _on_call(event)):
-            return _dim(_hook(event))
-        case SystemMessageAction() if verbose > 1:
-            return _dim(event.message)
+        case obs.HookObservation():
+            return _hook(event, verbose)
+    shown = verbose and isinstance(event, _SHOWN_IF_VERBOSE)
+    if shown or (verbose > 1 and isinstance(event, actions.SystemMessageAction)):
+        return _dim(event.message)
     return None
 
 
-def decision_text(event: DecisionObservation) -> str:
+def decision_text(event: obs.DecisionObservation) -> str:
     """Say who decided and why, to be shown after a call."""
     verb = {"allow": "allowed", "deny": "not allowed", "ask": "asked"}[event.decision]
     who = "you" if event.by == "user" else event.by
@@ -78,14 +66,7 @@ def decision_text(event: DecisionObservation) -> str:
     return printable(f"{verb} by {who}{grant}{reason}", multiline=False)
 
 
-def _checkpoint(event: CheckpointObservation) -> Line | None:
-    if not event.tree:
-        return _dim(f"no undo: {event.content}")
-    left_out = ", ".join(event.left_out)
-    return _dim(f"undo can't bring back: {left_out}") if left_out else None
-
-
-def _requirement(event: RequirementJudgedObservation) -> Line:
+def _requirement(event: obs.RequirementJudgedObservation) -> Line:
     """Return a line on what was required, and whether it is met."""
     facts = [f"check $ {event.command}" if event.command else f"required: {event.requirement}"]
     if event.requirement == "check":
@@ -94,21 +75,19 @@ def _requirement(event: RequirementJudgedObservation) -> Line:
     said = [line for line in event.content.splitlines() if line.strip()]
     if said and not event.met:
         facts.append((said[-1] if event.requirement == "check" else said[0])[:_LONGEST_SAID])
-    told = printable(" · ".join(facts), multiline=False)
-    return _dim(f"✓ {told}") if event.met else [Span(f"✗ {told}", "yellow")]
+    line = printable(" · ".join(facts), multiline=False)
+    return _dim(f"✓ {line}") if event.met else [Span(f"✗ {line}", "yellow")]
 
 
-def _hook(event: HookObservation) -> str:
-    """Say which hook ran, and what it said."""
+def _hook(event: obs.HookObservation, verbose: int) -> Line | None:
+    """Say which hook ran and what it said, unless it refused a call, whose line says so."""
+    refused_call = event.blocked and event.event == "PreToolUse"
+    if not verbose and (event.exit_code == 0 or refused_call):
+        return None
     outcome = "failed" if event.exit_code is None else f"exit {event.exit_code}"
     first = event.content.strip().split("\n", 1)[0][:_LONGEST_SAID]
-    said = f": {first}" if first else ""
-    return f"{event.event} hook {'blocked' if event.blocked else outcome}{said} ({event.command})"
-
-
-def _on_call(event: HookObservation) -> bool:
-    """Return whether a call's line already says that this hook refused it."""
-    return event.blocked and event.event == "PreToolUse"
+    word, said = "blocked" if event.blocked else outcome, f": {first}" if first else ""
+    return _dim(f"{event.event} hook {word}{said} ({event.command})")
 
 
 def metrics_line(metrics: LLMMetrics) -> Line:
@@ -139,13 +118,7 @@ def _dim(text: str) -> Line:
     return [Span(printable(text, multiline=False), "dim")]
 
 
-def _session(event: SessionStartedObservation) -> str:
-    verb = "resumed " if event.resumed else ""
-    sandbox = "no sandbox" if event.sandbox == "none" else event.sandbox
-    return f"{verb}{event.session_id} · {event.model} · {sandbox} · {event.workspace}"
-
-
-def _state(event: AgentStateChangedObservation, verbose: int) -> Line | None:
+def _state(event: obs.AgentStateChangedObservation, verbose: int) -> Line | None:
     if event.agent_state == "error":
         return error_line(event.content or event.reason)
     if event.agent_state not in _SHOWN_STATES and verbose < 2:

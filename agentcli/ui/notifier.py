@@ -119,11 +119,10 @@ class TerminalNotifier:
             self._label = self._label or event.content.strip().split("\n", 1)[0]
             self._present_at = self._clock()
         elif isinstance(event, AgentStateChangedObservation):
-            self._enter(event)
-            return
+            return self._enter(event)
         else:
-            return
-        self._show_title()
+            return None
+        return self._show_title()
 
     def on_progress(self, progress: Progress) -> None:
         """Do nothing: no progress is worth a notification."""
@@ -145,15 +144,13 @@ class TerminalNotifier:
             return
         asks = change.agent_state == "awaiting_user_confirmation"
         patience_s = min(_LOOKING_S, self._after_s) if asks else self._after_s
-        if now - self._present_at >= patience_s:
-            self._notify(_WORDS.get(change.agent_state, change.agent_state))
-
-    def _notify(self, what: str) -> None:
+        if now - self._present_at < patience_s:
+            return
         if self._means == "bell":
             self._write("\a")
         elif self._means == "osc9":
-            text = _shown(f"agent {what}: {self._label}", _LONGEST_TEXT)
-            sequence = f"\x1b]9;{text}\a"
+            what = _WORDS.get(change.agent_state, change.agent_state)
+            sequence = f"\x1b]9;{_shown(f'agent {what}: {self._label}', _LONGEST_TEXT)}\a"
             if self._in_tmux:
                 # tmux passes on sequences in this wrapper, if its settings allow it.
                 sequence = f"\x1bPtmux;{sequence.replace(chr(27), chr(27) * 2)}\x1b\\"

@@ -21,7 +21,6 @@ from agentcli.events.observations import (
 )
 from agentcli.events.progress import ChildProgress
 from agentcli.ui.calls import (
-    Code,
     Outcome,
     call_head,
     call_line,
@@ -82,10 +81,10 @@ class OpenCalls:
         self,
         screen: Screen,
         reply: StreamedReply,
+        folding: Folding,
         *,
         detailed: bool,
         answers: bool,
-        folding: Folding,
     ) -> None:
         self._screen = screen
         self._reply = reply
@@ -134,14 +133,12 @@ class OpenCalls:
             call.shown = True
 
     def decide(self, observation: DecisionObservation, now: float) -> None:
-        if observation.cause in self._calls and observation.decision != "ask":
-            call = self._calls[observation.cause]
-            call.decided = observation
-            call.since = now
+        call = self._calls.get(observation.cause or 0)
+        if call is not None and observation.decision != "ask":
+            call.decided, call.since = observation, now
 
     def answer(self, observation: Observation, now: float) -> None:
-        assert observation.cause is not None
-        call = self._calls.pop(observation.cause)
+        call = self._calls.pop(observation.cause or 0)
         self._put(call, self._outcome(call, observation))
         self._start_next(now)
 
@@ -150,8 +147,8 @@ class OpenCalls:
         for call in self._calls.values():
             if self._detailed and call.since is not None:
                 goes_on = isinstance(call.action, AgentDelegateAction)
-                told = "stopped; it goes on with this session" if goes_on else "no result"
-                self._put(call, Outcome([Span(told, "dim")]))
+                status = "stopped; it goes on with this session" if goes_on else "no result"
+                self._put(call, Outcome([Span(status, "dim")]))
         self._calls.clear()
 
     def rows(self, now: float, icon: str) -> list[str]:
@@ -166,13 +163,12 @@ class OpenCalls:
         facts += call.elapsed(now)
         if len(self._calls) > 1:
             facts.append(f"{len(self._calls) - 1} more waiting")
-        status = [Span(" · ".join(facts), "dim")]
-        icon_span = Span(icon, "cyan")
-        lines: list[Line] = [[*call_head(icon_span, call.action), *status]]
+        status, dot = [Span(" · ".join(facts), "dim")], Span(icon, "cyan")
+        line: Line = [*call_head(dot, call.action), *status]
         if not call.shown:
-            lines = [self._live_line(call.action, icon_span, status)]
-        lines += indent(live_lines(call.output, call.lines_gone, self._screen.live_rows - 2))
-        return [self._screen.row(line) for line in lines]
+            line = self._live_line(call.action, dot, status)
+        output = live_lines(call.output, call.lines_gone, self._screen.live_rows - 2)
+        return [self._screen.row(line), *map(self._screen.row, indent(output))]
 
     def _child_line(self, call: _Call, icon: str, now: float) -> Line:
         """Return a line such as `⠋ delegate  explorer: where … · read a.py · 3 steps · 8 s`."""
@@ -189,6 +185,8 @@ class OpenCalls:
         return [*head, *clip([*task, doing], room), Span(end, "dim")]
 
     def _outcome(self, call: _Call, observation: Observation) -> Outcome:
+        """Return the outcome of a call. A refusal replaces it; a permission that the user gave is
+        added."""
         result = outcome(observation, self._folding)
         width = self._screen.width - 4
         if result.prose:
@@ -200,7 +198,14 @@ class OpenCalls:
             own = "" if self._reach == _NO_SANDBOX else reach_of(call.action)
             mark = Span(own or self._reach, "yellow" if own else "dim")
             result.status = joined(result.status, [mark])
-        return _with_decision(result, call.decided)
+        decided = call.decided
+        if decided is None or (decided.decision == "allow" and decided.by != "user"):
+            return result
+        text = decision_text(decided)
+        if decided.decision == "deny":
+            return Outcome([Span(text, "yellow")], failed=True)
+        result.status = joined(result.status, [Span(text, "dim")])
+        return result
 
     def _start_next(self, now: float) -> None:
         call = self._next
@@ -237,7 +242,12 @@ class OpenCalls:
         else:
             if not call.shown:
                 self._put_text(action, icon)
-            screen.put("call", indent(_filled(result.status, screen.width - 4)))
+            rows = [result.status] if plain(result.status) else []
+            if cells(text := plain(result.status)) > screen.width - 4:
+                style = result.status[-1].style
+                width = max(screen.width - 4, 20)
+                rows = [[Span(row, style)] for row in textwrap.wrap(text, width)]
+            screen.put("call", indent(rows))
         screen.put("call", indent(call_lines(action)), whole=self._folding.code is None)
         screen.put("call", indent(result.lines), whole=result.whole or result.wraps)
 
@@ -247,8 +257,15 @@ class OpenCalls:
         code = code_of(action)
         limit = self._folding.code
         rows = self._text_rows(action)
-        shown = self._cut(rows if limit is None or len(rows) <= limit + 1 else rows[:limit])
-        lines = self._painted(shown, code, action)
+        shown = rows
+        if limit is not None:
+            shown = rows if len(rows) <= limit + 1 else rows[:limit]
+            shown = [row[: _MOST_ROWS * self._screen.width] for row in shown]
+        lines: list[Line] = [[Span(row, link=self._link(action))] for row in shown]
+        if code is not None and self._screen.colors == "full":
+            from agentcli.ui.highlight import highlight  # 90 ms, with Pygments
+
+            lines = [*highlight("\n".join(shown), code.language)]
         head: Line = [*call_head(icon, action), Span(code.prompt if code else "")]
         if code is not None and code.language != "bash" and len(rows) > 1:
             self._screen.put("call", [head])
@@ -261,19 +278,6 @@ class OpenCalls:
         if cut := sum(map(len, rows[: len(shown)])) - sum(map(len, shown)):
             more.append(self._folding.more(cut, action.id, "character"))
         self._screen.put("call", indent(more))
-
-    def _painted(self, rows: list[str], code: Code | None, action: Action) -> list[Line]:
-        if code is not None and self._screen.colors == "full":
-            from agentcli.ui.highlight import highlight  # 90 ms, with Pygments
-
-            return [*highlight("\n".join(rows), code.language)]
-        return [[Span(row, link=self._link(action))] for row in rows]
-
-    def _cut(self, rows: list[str]) -> list[str]:
-        longest = len("".join(rows))
-        if self._folding.code is not None:
-            longest = _MOST_ROWS * self._screen.width
-        return [row[:longest] for row in rows]
 
     def _is_long(self, action: Action) -> bool:
         """Return whether the call's text takes more than one row of the screen."""
@@ -331,23 +335,3 @@ class OpenCalls:
         code = code_of(action)
         prompt = [Span(code.prompt)] if code and code.prompt else []
         return [*prompt, Span(self._text_rows(action)[0], link=self._link(action))]
-
-
-def _filled(status: list[Span], width: int) -> list[Line]:
-    """Return the status on as many rows as `width` requires; several have the last span's style."""
-    text = plain(status)
-    if cells(text) <= width:
-        return [status] if text else []
-    return [[Span(row, status[-1].style)] for row in textwrap.wrap(text, max(width, 20))]
-
-
-def _with_decision(result: Outcome, decided: DecisionObservation | None) -> Outcome:
-    """Add a decision to a result. A refusal replaces the result; a permission is added if the user
-    gave it."""
-    if decided is None or (decided.decision == "allow" and decided.by != "user"):
-        return result
-    text = decision_text(decided)
-    if decided.decision == "deny":
-        return Outcome([Span(text, "yellow")], failed=True)
-    result.status = joined(result.status, [Span(text, "dim")])
-    return result

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -91,17 +90,15 @@ def output_lines(text: str, limit: int | None, folding: Folding, event: int) -> 
     if folded and _GAP.fullmatch(rows[start]):
         start += 1
     hidden = sum(map(_lines_for, rows[:start]))
-    shown = [_line(row, folding, event) for row in rows[start:]]
-    return [folding.more(hidden, event), *shown] if hidden else shown
-
-
-def _line(row: str, folding: Folding, event: int) -> Line:
-    gap = _GAP.fullmatch(row)
-    if gap is None:
-        return [Span(printable(row), "dim")]
-    if gap["first"] is None:
-        return [Span("… part of a line is not shown", "dim")]
-    return folding.more(_lines_for(row), event)
+    shown: list[Line] = [folding.more(hidden, event)] if hidden else []
+    for row in rows[start:]:
+        gap = _GAP.fullmatch(row)
+        if gap is not None and gap["first"] is not None:
+            shown.append(folding.more(_lines_for(row), event))
+        else:
+            text = "… part of a line is not shown" if gap else printable(row)
+            shown.append([Span(text, "dim")])
+    return shown
 
 
 def _lines_for(row: str) -> int:
@@ -149,9 +146,8 @@ class Row(NamedTuple):
 
     def mark(self, width: int) -> str:
         """Return the number, `width` columns wide, and the sign, to be shown before the text."""
-        return (
-            f"{self.sign:>{width}}" if self.sign == GAP else f"{self.number:>{width}} {self.sign}"
-        )
+        number = "" if self.sign == GAP else f"{self.number:>{width}} "
+        return f"{number}{self.sign:>{width if self.sign == GAP else 1}}"
 
     @property
     def style(self) -> Style:
@@ -170,12 +166,11 @@ def marked_lines(text: str, sign: str) -> list[Line]:
 
 def diff_counts(diff: str) -> tuple[int, int]:
     """Return the numbers of lines added and removed."""
-    signs = Counter(row.sign for row in diff_rows(diff))
-    return signs["+"], signs["-"]
+    signs = [row.sign for row in diff_rows(diff)]
+    return signs.count("+"), signs.count("-")
 
 
 def is_cut(diff: str) -> bool:
-    """Return whether the diff was too long to be kept whole."""
     return diff.rstrip("\n").endswith(f"\n{_CUT}")
 
 
@@ -183,14 +178,14 @@ def diff_lines(diff: str) -> list[Line]:
     """Return every line of the diff in full; the terminal wraps long ones."""
     rows = diff_rows(diff)
     width = number_width(rows)
-    return [_diff_line(row, width) for row in rows]
-
-
-def _diff_line(row: Row, width: int) -> Line:
-    if row.sign == GAP:
-        return [Span(f"{row.mark(width)} {row.text}".rstrip(), "dim")]
-    text = printable(row.text.removesuffix("\r"))
-    return [Span(f"{row.number:>{width}} ", "dim"), Span(f"{row.sign} {text}", row.style)]
+    lines: list[Line] = []
+    for row in rows:
+        if row.sign == GAP:
+            lines.append([Span(f"{row.mark(width)} {row.text}".rstrip(), "dim")])
+        else:
+            text = Span(f"{row.sign} {printable(row.text.removesuffix(chr(13)))}", row.style)
+            lines.append([Span(f"{row.number:>{width}} ", "dim"), text])
+    return lines
 
 
 def change_rows(old: str, new: str) -> list[Row]:
@@ -210,22 +205,19 @@ def _text_lines(text: str) -> list[str]:
 
 def diff_rows(diff: str) -> list[Row]:
     """Return the lines of a unified diff with their numbers."""
-    return list(_numbered(diff))
-
-
-def _numbered(diff: str) -> Iterator[Row]:
+    rows: list[Row] = []
     old = new = 0
     started = False
     for line in diff.split("\n"):
         sign = line[:1]
         if hunk := _HUNK.match(line):
             if started:
-                yield Row(0, GAP, "")
-            old, new = int(hunk[1]), int(hunk[2])
-            started = True
+                rows.append(Row(0, GAP, ""))
+            old, new, started = int(hunk[1]), int(hunk[2]), True
         elif line == _CUT:
-            yield Row(0, GAP, "the rest of this change is not kept")
+            rows.append(Row(0, GAP, "the rest of this change is not kept"))
         elif started and sign in SIGN_STYLES:
-            yield Row(old if sign == "-" else new, sign, line[1:])
+            rows.append(Row(old if sign == "-" else new, sign, line[1:]))
             old += sign != "+"
             new += sign != "-"
+    return rows

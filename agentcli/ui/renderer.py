@@ -76,9 +76,9 @@ class TerminalRenderer:
         self._calls = OpenCalls(
             self.screen,
             self._reply,
+            folding or (DETAILED if verbose else FOLDED),
             detailed=self.screen.rich or static or verbose > 0,
             answers=self._show_text,
-            folding=folding or (DETAILED if verbose else FOLDED),
         )
         self._unfolded = verbose > 0 or (folding is not None and folding.code is None)
         self._starting: list[str] = []
@@ -105,10 +105,13 @@ class TerminalRenderer:
         self._draw()
 
     def on_event(self, event: Event) -> None:
-        if self._quiet:
-            self._only_errors(event)
-        else:
+        if not self._quiet:
             self._take(event)
+        elif isinstance(event, AgentStateChangedObservation):
+            if event.agent_state == "error":
+                self._note(event)
+        elif isinstance(event, ErrorObservation) and event.cause is None:
+            self._note(event)
         self._draw()
 
     def on_progress(self, progress: Progress) -> None:
@@ -146,8 +149,8 @@ class TerminalRenderer:
         self.close()
         failed = summary.exit_code != 0
         lines: list[Line] = []
-        told = summary.error == self._error_shown or summary.exit_code in SIGNALLED
-        if failed and summary.error and not told:
+        is_known = summary.error == self._error_shown or summary.exit_code in SIGNALLED
+        if failed and summary.error and not is_known:
             line = error_line(summary.error)
             lines += wrap(line, self.screen.width) if self.screen.rich else [line]
         if failed and summary.hint:
@@ -158,15 +161,14 @@ class TerminalRenderer:
         resume = printable(summary.resume_command, multiline=False)
         if resume and (failed or not self._quiet):
             facts.append(f"to go on: {resume}" if self._quiet else resume)
-        for row in _filled(facts, self.screen.width):
-            lines.append([Span(printable(row), "" if failed else "dim")])
+        rows: list[str] = []
+        for fact in facts:
+            # A fact is never broken.
+            row = f"{rows[-1]} · {fact}" if rows else fact
+            rows[-1:] = [row] if cells(row) <= self.screen.width else [*rows[-1:], fact]
+        lines += [[Span(printable(row), "" if failed else "dim")] for row in rows]
         self.screen.put("end" if self.screen.rich and not self._quiet else "note", lines)
         self.screen.flush()
-
-    def _only_errors(self, event: Event) -> None:
-        failed = isinstance(event, AgentStateChangedObservation) and event.agent_state == "error"
-        if failed or (isinstance(event, ErrorObservation) and event.cause is None):
-            self._note(event)
 
     def _take(self, event: Event) -> None:
         now = self._clock()
@@ -239,33 +241,27 @@ class TerminalRenderer:
 
     def _take_progress(self, progress: Progress) -> None:
         match progress:
-            case TextDelta(text=text):
-                if self._show_text and self.screen.live:
-                    self._reply.add_text(text)
-            case ReasoningDelta(text=text):
-                if self._verbose and self.screen.live:
-                    self._reply.add_reasoning(text)
+            case TextDelta(text=text) if self._show_text and self.screen.live:
+                self._reply.add_text(text)
+            case ReasoningDelta(text=text) if self._verbose and self.screen.live:
+                self._reply.add_reasoning(text)
             case ToolCallStarted(name=name):
                 if not self._starting:
                     self._since = self._clock()
                 self._reply.pause()
                 self._starting.append(printable(name, multiline=False))
-            case ToolOutput(action_id=action_id, text=text):
-                if self.screen.live:
-                    self._calls.add_output(action_id, text)
+            case ToolOutput(action_id=action_id, text=text) if self.screen.live:
+                self._calls.add_output(action_id, text)
             case ReplyAbandoned(reason=reason):
-                self._abandoned(reason)
+                self._starting.clear()
+                if self._reply.abandon():
+                    why = printable(reason, multiline=False)
+                    said = f"reply broken off: {why}; the text above does not count"
+                    self.screen.put_words("note", [[Span(said, "dim")]])
             case Status():
                 self._set_status(progress)
             case Notice(text=text):
                 self.screen.put_words("note", [[Span(printable(text), "dim")]])
-
-    def _abandoned(self, reason: str) -> None:
-        self._starting.clear()
-        if self._reply.abandon():
-            why = printable(reason, multiline=False)
-            said = f"reply broken off: {why}; the text above does not count"
-            self.screen.put_words("note", [[Span(said, "dim")]])
 
     def _set_status(self, status: Status | None) -> None:
         before, self._status = self._status, status
@@ -296,15 +292,6 @@ class TerminalRenderer:
         else:
             return []
         return [self.screen.row([Span(_spinner(now), "cyan"), Span(text, "dim")])]
-
-
-def _filled(facts: list[str], width: int) -> list[str]:
-    """Join the facts, on as many rows as `width` requires; a fact is never broken."""
-    rows: list[str] = []
-    for fact in facts:
-        joined = f"{rows[-1]} · {fact}" if rows else fact
-        rows[-1:] = [joined] if cells(joined) <= width else [*rows[-1:], fact]
-    return rows
 
 
 def _spinner(now: float) -> str:

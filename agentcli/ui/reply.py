@@ -10,7 +10,7 @@ import re
 from typing import Literal, NamedTuple
 
 from agentcli.ui.screen import Screen
-from agentcli.ui.text import Colors, Line, Span, cells, paint, printable
+from agentcli.ui.text import Colors, Span, cells, paint, printable
 
 _FENCE = re.compile(r"\s*(?:[-*+]\s+|\d+[.)]\s+)?(`{3,}|~{3,})\s*([\w+#.-]*)")
 _LIST_ITEM = re.compile(r"(\s*)(?:[-*+]|\d{1,9}[.)])(?:\s+|$)")
@@ -82,14 +82,17 @@ class BlockSplitter:
 
     def _add(self, line: str) -> list[Block]:
         if self._code is not None:
-            return self._add_code(line)
+            return [self._add_code(line)]
         if self._fence:
-            return self._add_in_item(line)
+            self._lines.append(line)
+            self._fence = "" if self._ends_fence(line) else self._fence
+            return []
         blocks = []
         if self._begins_item(line):
             blocks += self._take(joined=True)
-        elif self._lines and not self._lines[-1].strip() and line.strip() and not _goes_on(line):
-            blocks += self._take()
+        elif self._lines and not self._lines[-1].strip() and line.strip():
+            # After an empty line in an item, only what is indented still belongs to the item.
+            blocks += self._take() if not line.startswith(("  ", "\t")) else []
         if fence := _FENCE.match(line):
             if self._in_list() or _LIST_ITEM.match(line):
                 self._fence = fence[1]
@@ -105,23 +108,13 @@ class BlockSplitter:
             blocks += self._take()
         return blocks
 
-    def _add_code(self, line: str) -> list[Block]:
+    def _add_code(self, line: str) -> Block:
         if self._ends_fence(line):
             self._fence, self._code = "", None
-            return [Block(line, "fence", joined=True)]
-        block = self._code_block(line)
-        assert self._code is not None
-        self._code = [*self._code, line][-_CODE_BEFORE:]
-        return [block]
-
-    def _code_block(self, line: str) -> Block:
-        return Block(line, "code", True, self._language, tuple(self._code or ()))
-
-    def _add_in_item(self, line: str) -> list[Block]:
-        self._lines.append(line)
-        if self._ends_fence(line):
-            self._fence = ""
-        return []
+            return Block(line, "fence", joined=True)
+        before = self._code or []
+        self._code = [*before, line][-_CODE_BEFORE:]
+        return Block(line, "code", True, self._language, tuple(before))
 
     def _ends_fence(self, line: str) -> bool:
         mark = line.strip()
@@ -142,11 +135,6 @@ class BlockSplitter:
         block = Block(text, joined=self._joined)
         self._lines, self._joined = [], joined
         return [block] if text.strip() else []
-
-
-def _goes_on(line: str) -> bool:
-    """Return whether `line`, after an empty line in an item, still belongs to the item."""
-    return line.startswith(("  ", "\t"))
 
 
 def render_block(block: Block, width: int, colors: Colors, *, links: bool = False) -> list[str]:
@@ -244,7 +232,12 @@ class StreamedReply:
             return ["", *rows] if apart and screen.gap("text") else rows
         if not self._reasoning.strip():
             return []
-        rows = [screen.row(line) for line in _wrapped(self._reasoning, screen.width)]
+        # The last rows, broken anywhere, as they are replaced in a moment.
+        width, most = screen.width, _LIVE_REASONING_ROWS
+        text = printable(self._reasoning, multiline=False)[-width * most :]
+        step = width if cells(text) == len(text) else width // 2
+        parts = [text[start : start + step] for start in range(0, len(text), step)]
+        rows = [screen.row([Span(part, "dim")]) for part in parts[-most:]]
         return ["", *rows] if screen.gap("thought") else rows
 
     def _take_in(self) -> None:
@@ -269,11 +262,3 @@ class StreamedReply:
         if rows:
             screen.put_rows("text", rows, joined=not self._apart)
             self._apart = False
-
-
-def _wrapped(text: str, width: int) -> list[Line]:
-    """Return the last rows of `text`, broken anywhere, as they are replaced in a moment."""
-    text = printable(text, multiline=False)[-width * _LIVE_REASONING_ROWS :]
-    step = width if cells(text) == len(text) else width // 2
-    parts = [text[start : start + step] for start in range(0, len(text), step)]
-    return [[Span(part, "dim")] for part in parts[-_LIVE_REASONING_ROWS:]]

@@ -8,22 +8,9 @@ from datetime import UTC, datetime
 from itertools import islice, takewhile
 from typing import Protocol, TextIO
 
-from agentcli.events import Action, Event, Observation, Source
-from agentcli.events.actions import (
-    AgentFinishAction,
-    AgentThinkAction,
-    CmdRunAction,
-    MessageAction,
-    TaskTrackingAction,
-    is_user_message,
-)
+from agentcli.events import Action, Event, Observation, Source, actions
+from agentcli.events import observations as obs
 from agentcli.events.conversation import newest_first
-from agentcli.events.observations import (
-    AgentStateChangedObservation,
-    DecisionObservation,
-    ErrorObservation,
-    ReplyDiscardedObservation,
-)
 from agentcli.ui.calls import Outcome, call_line, call_name, call_text, outcome
 from agentcli.ui.outputs import STOPPED, interruption_text
 from agentcli.ui.reply import BlockSplitter, render_block
@@ -51,9 +38,7 @@ _TASKS_AMONG = 1_000
 """How many events back a task list still counts as current."""
 _LONGEST_REASON = 200
 _WORDS_KEPT = 4_000
-_NOT_STARTED = "Not started"
-_LIMIT_EXIT_CODE = 6
-_NOT_CALLS = (AgentFinishAction, AgentThinkAction, TaskTrackingAction)
+_NOT_CALLS = (actions.AgentFinishAction, actions.AgentThinkAction, actions.TaskTrackingAction)
 _WORDS = {**STATE_WORDS, "finished": "finished", "stopped": "stopped", "idle": "not started"}
 
 
@@ -101,7 +86,7 @@ def how_it_ended(agent_state: str, exit_code: int | None) -> str:
     """Return in words how a session ended that nobody is working on."""
     if agent_state == "finished" and exit_code:
         return "failed"
-    if agent_state == "paused" and exit_code == _LIMIT_EXIT_CODE:
+    if agent_state == "paused" and exit_code == 6:
         return "limit reached"
     return _WORDS.get(agent_state, "interrupted")
 
@@ -112,14 +97,16 @@ def summarise(
     """Sum up a session for the user before it is resumed, from its log and its state; `waiting` are
     messages in its inbox."""
     turn = _newest_turn(events)
-    messages = [event for event in turn if is_user_message(event)]
+    messages = [event for event in turn if actions.is_user_message(event)]
     since_reply = takewhile(lambda event: event.reply is None, turn)
-    unanswered = [event for event in since_reply if is_user_message(event)]
+    unanswered = [event for event in since_reply if actions.is_user_message(event)]
     queued = [message for message in unanswered if message.delivery is not None]
     said = next((message for message in messages if message not in queued), None)
     words = next(filter(None, map(_words, turn)), "")
     calls = [call for call in _calls(turn) if not isinstance(call[0], _NOT_CALLS)][:_MOST_CALLS]
     ended, when, reason = _ending(events, turn, state)
+    recent = islice(_in_force(events), _TASKS_AMONG)
+    lists = (e.task_list for e in recent if isinstance(e, actions.TaskTrackingAction))
     return ResumeSummary(
         state=state,
         ended=ended,
@@ -128,7 +115,7 @@ def summarise(
         said=said.content if said else "",
         words=words,
         calls=tuple(reversed(calls)),
-        tasks=_tasks(events),
+        tasks=next((tasks for tasks in lists if tasks), ()),
         queued=(*(message.content for message in reversed(queued)), *waiting),
     )
 
@@ -150,7 +137,11 @@ def show_summary(
     heading = _heading(summary, now)
     said = _said(summary.said, screen.width)
     calls = [_call(action, result, screen.width) for action, result in summary.calls]
-    queued = _queued(summary.queued)
+    queued: list[Line] = []
+    if waiting := summary.queued:
+        verb = "waits" if len(waiting) == 1 else "wait"
+        text = f"{count(len(waiting), 'message')} of yours {verb}: {_one_row(waiting[0])}"
+        queued = [[Span(text, "cyan")]]
     others = [rows for rows in (heading, said, calls, queued) if rows]
     room = _MOST_ROWS - sum(map(len, others)) - len(others)
     room = min(_MOST_WORDS, max(_FEWEST_WORDS, room))
@@ -168,7 +159,7 @@ def _in_force(events: Sequence[Event]) -> Iterator[Event]:
     """Yield events newest first, without rewound ones and discarded replies."""
     discarded: set[str] = set()
     for event in newest_first(events):
-        if isinstance(event, ReplyDiscardedObservation):
+        if isinstance(event, obs.ReplyDiscardedObservation):
             discarded.add(event.reply_id)
         if event.reply is None or event.reply.id not in discarded:
             yield event
@@ -182,15 +173,15 @@ def _newest_turn(events: Sequence[Event]) -> list[Event]:
         turn.append(event)
         heard = heard or event.reply is not None
         begins = (None, "queue") if heard else (None,)
-        if is_user_message(event) and event.delivery in begins:
+        if actions.is_user_message(event) and event.delivery in begins:
             break
     return turn
 
 
 def _words(event: Event) -> str:
-    if isinstance(event, AgentFinishAction):
+    if isinstance(event, actions.AgentFinishAction):
         return event.final_thought.strip()
-    if isinstance(event, MessageAction) and event.source is Source.AGENT:
+    if isinstance(event, actions.MessageAction) and event.source is Source.AGENT:
         return event.content.strip()
     return ""
 
@@ -200,17 +191,11 @@ def _calls(turn: Sequence[Event]) -> list[tuple[Action, Observation | None]]:
     answers: dict[int | None, Observation] = {}
     calls: list[tuple[Action, Observation | None]] = []
     for event in turn:
-        if isinstance(event, Observation) and not isinstance(event, DecisionObservation):
+        if isinstance(event, Observation) and not isinstance(event, obs.DecisionObservation):
             answers[event.cause] = event
         elif isinstance(event, Action) and event.tool_call_metadata is not None:
             calls.append((event, answers.get(event.id)))
     return calls
-
-
-def _tasks(events: Sequence[Event]) -> tuple[dict[str, str], ...]:
-    recent = islice(_in_force(events), _TASKS_AMONG)
-    lists = (event.task_list for event in recent if isinstance(event, TaskTrackingAction))
-    return next((tasks for tasks in lists if tasks), ())
 
 
 def _ending(
@@ -219,24 +204,18 @@ def _ending(
     """Return how, when and why the last process left the session."""
     ended = how_it_ended(state.agent_state, state.exit_code)
     newest = iter(reversed(events))
-    change = next((e for e in newest if isinstance(e, AgentStateChangedObservation)), None)
+    change = next((e for e in newest if isinstance(e, obs.AgentStateChangedObservation)), None)
     if change is None or not events:
         return ended, events[-1].timestamp if events else None, ""
     if ended != "interrupted":
         return ended, change.timestamp, _one_row(change.content)
     if change.reason == "killed":
         # The next process recorded the kill, so the time is that of the event before its record.
-        before = (e for e in newest if not _is_account_of_kill(e))
-        last = next(before, change)
+        before = (e for e in newest if not isinstance(e, obs.ReplyDiscardedObservation))
+        last = next((e for e in before if getattr(e, "error_id", "") != "interrupted"), change)
     else:
         last = change if change.agent_state == "paused" else events[-1]
     return ended, last.timestamp, _interrupted_in(turn)
-
-
-def _is_account_of_kill(event: Event) -> bool:
-    if isinstance(event, ErrorObservation):
-        return event.error_id == "interrupted"
-    return isinstance(event, ReplyDiscardedObservation)
 
 
 def _interrupted_in(turn: Sequence[Event]) -> str:
@@ -246,27 +225,19 @@ def _interrupted_in(turn: Sequence[Event]) -> str:
     action = next((action for action, result in calls if _is_cut_short(result)), None)
     if action is None:
         return ""
-    decisions = (e for e in turn if isinstance(e, DecisionObservation) and e.cause == action.id)
+    decisions = (e for e in turn if isinstance(e, obs.DecisionObservation) and e.cause == action.id)
     decided = next(decisions, None)
     asked = decided is not None and decided.decision == "ask"
     text = call_text(action)
-    if not isinstance(action, CmdRunAction):
+    if not isinstance(action, actions.CmdRunAction):
         text = f"{call_name(action)} {text}"
     return f"{'before you allowed' if asked else 'while running'}: {_one_row(text)}"
 
 
 def _is_cut_short(result: Observation | None) -> bool:
-    if isinstance(result, ErrorObservation):
+    if isinstance(result, obs.ErrorObservation):
         return result.error_id == "interrupted"
     return result is None or bool(STOPPED.search(result.content))
-
-
-def _how_cut(result: Observation | None) -> str:
-    if result is None:
-        return "no result"
-    if not isinstance(result, ErrorObservation):
-        return interruption_text(result.content)
-    return "not started" if result.content.startswith(_NOT_STARTED) else "effect unknown"
 
 
 def _heading(summary: ResumeSummary, now: datetime) -> list[Line]:
@@ -278,18 +249,15 @@ def _heading(summary: ResumeSummary, now: datetime) -> list[Line]:
     label = _one_row(summary.label)
     known = _one_row(summary.said).startswith(label.removesuffix("…"))
     rows: list[Line] = [] if known else [[Span(label, "bold")]]
-    return [*rows, [Span(summary.ended + age, style), Span(reason)], _facts(summary)]
-
-
-def _facts(summary: ResumeSummary) -> Line:
     state = summary.state
     facts = [state.session_id, count(state.iteration, "step"), money(state.cost_usd)]
     if summary.tasks:
         done = sum(task.get("status") == "done" for task in summary.tasks)
-        now = next((t for t in summary.tasks if t.get("status") == "in_progress"), None)
-        doing = f", now: {_one_row(now.get('title', ''))}" if now else ""
+        task = next((t for t in summary.tasks if t.get("status") == "in_progress"), None)
+        doing = f", now: {_one_row(task.get('title', ''))}" if task else ""
         facts.append(f"todo {done}/{len(summary.tasks)} done{doing}")
-    return [Span(" · ".join(facts), "dim")]
+    ended = [Span(summary.ended + age, style), Span(reason)]
+    return [*rows, ended, [Span(" · ".join(facts), "dim")]]
 
 
 def _said(text: str, width: int) -> list[Line]:
@@ -321,19 +289,19 @@ def _first_rows(text: str, most: int, screen: Screen) -> list[str]:
 def _call(action: Action, result: Observation | None, width: int) -> Line:
     """Return one row, in which the call's text is cut to make room for its result."""
     came = outcome(result) if result else Outcome()
-    status = [Span(_how_cut(result), "yellow")] if _is_cut_short(result) else came.status
+    status = came.status
+    if result is None:
+        status = [Span("no result", "yellow")]
+    elif _is_cut_short(result):
+        how = interruption_text(result.content)
+        if isinstance(result, obs.ErrorObservation):
+            is_started = not result.content.startswith("Not started")
+            how = "effect unknown" if is_started else "not started"
+        status = [Span(how, "yellow")]
     icon = Span("✗", "red") if came.failed else Span("•", "dim" if result is None else "green")
     text = [Span(_one_row(call_text(action)))]
     end = joined(text, status)[1:] if plain(text) else status
     return call_line(icon, action, text, clip(end, width // 2), width)
-
-
-def _queued(messages: Sequence[str]) -> list[Line]:
-    if not messages:
-        return []
-    verb = "waits" if len(messages) == 1 else "wait"
-    waiting = f"{count(len(messages), 'message')} of yours {verb}: {_one_row(messages[0])}"
-    return [[Span(waiting, "cyan")]]
 
 
 def _one_row(text: str) -> str:

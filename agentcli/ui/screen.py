@@ -13,12 +13,10 @@ from urllib.parse import quote
 
 from agentcli.ui.text import Colors, Line, Span, cells, clip, paint, plain, without_escapes, wrap
 
-_TERMS = ("", "dumb", "unknown")
-
 
 def is_plain(environ: Mapping[str, str]) -> bool:
     """Return whether the terminal can't be drawn on, or must not be (`make_plain`)."""
-    return environ.get("TERM", "") in _TERMS
+    return environ.get("TERM", "") in ("", "dumb", "unknown")
 
 
 def make_plain() -> None:
@@ -40,8 +38,6 @@ _PROGRAMS = frozenset({"iTerm.app", "WezTerm", "vscode", "ghostty", "rio", "Tabb
 _TERMS_WITH_LINKS = frozenset(
     {"xterm-kitty", "xterm-ghostty", "alacritty", "foot", "foot-extra", "wezterm"}
 )
-_VTE_WITH_LINKS = 5_000
-_TMUX_WITH_LINKS = (3, 4)
 _LONGEST = 2_000
 
 
@@ -53,21 +49,14 @@ def terminal_opens_links(environ: Mapping[str, str] = os.environ) -> bool:
         return forced not in ("", "0")
     term, program = environ.get("TERM", ""), environ.get("TERM_PROGRAM", "")
     if environ.get("TMUX") or program == "tmux":
-        return program == "tmux" and _version(environ) >= _TMUX_WITH_LINKS
+        found = re.match(r"(\d+)\.(\d+)", environ.get("TERM_PROGRAM_VERSION", ""))
+        version = tuple(map(int, found.groups())) if found else ()
+        return program == "tmux" and version >= (3, 4)
     if term.startswith(("screen", "dumb", "linux")):
         return False
     vte = environ.get("VTE_VERSION", "")
-    return (
-        program in _PROGRAMS
-        or term in _TERMS_WITH_LINKS
-        or "WT_SESSION" in environ
-        or (vte.isdecimal() and int(vte) >= _VTE_WITH_LINKS)
-    )
-
-
-def _version(environ: Mapping[str, str]) -> tuple[int, ...]:
-    found = re.match(r"(\d+)\.(\d+)", environ.get("TERM_PROGRAM_VERSION", ""))
-    return tuple(map(int, found.groups())) if found else ()
+    known = program in _PROGRAMS or term in _TERMS_WITH_LINKS or "WT_SESSION" in environ
+    return known or (vte.isdecimal() and int(vte) >= 5_000)
 
 
 def url_link(url: str) -> str:
@@ -117,7 +106,7 @@ class LiveRegion:
     """
 
     def __init__(
-        self, stream: TextIO, width: int | None = None, *, most_rows: int = MOST_ROWS
+        self, stream: TextIO, width: int | None = None, most_rows: int = MOST_ROWS
     ) -> None:
         self._stream = stream
         self._width = width
@@ -126,7 +115,6 @@ class LiveRegion:
         self._drawn_at = (0, 0)
 
     def size(self) -> tuple[int, int]:
-        """Return the columns and rows of the terminal."""
         columns, rows = terminal_size(self._stream)
         return self._width or columns, rows
 
@@ -135,7 +123,10 @@ class LiveRegion:
         stays."""
         size = width, height = self.size()
         most = min(self.most_rows, height - 1)
-        kept = [_fitted(row, width - 1) for row in rows[-most:]] if most > 0 else []
+        kept = [
+            row if cells(row) <= width - 1 else plain(clip([Span(without_escapes(row))], width - 1))
+            for row in (rows[-most:] if most > 0 else [])
+        ]
         resized = bool(self._rows) and size != self._drawn_at
         if kept == self._rows and not above and not resized:
             return
@@ -145,7 +136,8 @@ class LiveRegion:
         else:
             text = "\r" + "\n".join(f"{row}\x1b[K" for row in kept) + "\x1b[J"
         self._rows, self._drawn_at = kept, size
-        self._stream.write(text + _back_to_top(len(kept)))
+        up = f"\x1b[{len(kept) - 1}A" if len(kept) > 1 else ""
+        self._stream.write(f"{text}\r{up}" if kept else text)
         self._stream.flush()
 
     def suspend(self) -> None:
@@ -158,14 +150,6 @@ class LiveRegion:
     def resume(self) -> None:
         """Continue after a stop, wherever the cursor is by now."""
         self._rows = []
-
-
-def _back_to_top(height: int) -> str:
-    return f"\r\x1b[{height - 1}A" if height > 1 else "\r" if height else ""
-
-
-def _fitted(row: str, width: int) -> str:
-    return row if cells(row) <= width else plain(clip([Span(without_escapes(row))], width))
 
 
 Kind = Literal["", "text", "user", "thought", "call", "note", "end"]
@@ -221,7 +205,6 @@ class Screen:
 
     @property
     def live_rows(self) -> int:
-        """The most rows that can be live."""
         return self._region.most_rows
 
     def gap(self, kind: Kind) -> bool:
@@ -254,7 +237,6 @@ class Screen:
         self._last = kind
 
     def row(self, line: Line) -> str:
-        """Return a line for the live region."""
         return paint(clip(line, self.width), self.colors)
 
     def flush(self, live_rows: Sequence[str] = ()) -> None:

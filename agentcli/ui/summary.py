@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from agentcli.evidence import NOTHING, Evidence, TestRun
+from agentcli.evidence import NOTHING, Evidence
 from agentcli.messages import Usage
 from agentcli.ui.text import printable
 from agentcli.workspace.names import first_names
@@ -157,16 +157,14 @@ def evidence_lines(evidence: Evidence) -> Iterator[str]:
     named = f"{count(len(changed), 'file')} changed{at}"
     yield f"evidence: {_STANDS[evidence.status]} · {named}"
     if evidence.newest is not None:
-        yield f"  event {evidence.newest.event_id}: {_test_run(evidence.newest)}"
-    if evidence.never_run:
-        named = first_names(evidence.never_run, _MOST_NAMED)
-        yield printable(f"  changed and never run: {named}", multiline=False)
-    if evidence.not_run_again:
-        named = first_names(evidence.not_run_again, _MOST_NAMED)
-        yield printable(f"  failed and not fixed since: {named}", multiline=False)
-
-
-def _test_run(run: TestRun) -> str:
-    why = f" ({run.why})" if run.why else ""
-    child = f" in {run.session_id}" if run.session_id else ""
-    return printable(f"{run.command}{child}: {run.outcome}{why}", multiline=False)
+        run = evidence.newest
+        why = f" ({run.why})" if run.why else ""
+        child = f" in {run.session_id}" if run.session_id else ""
+        test = printable(f"{run.command}{child}: {run.outcome}{why}", multiline=False)
+        yield f"  event {run.event_id}: {test}"
+    for what, names in (
+        ("changed and never run", evidence.never_run),
+        ("failed and not fixed since", evidence.not_run_again),
+    ):
+        if names:
+            yield printable(f"  {what}: {first_names(names, _MOST_NAMED)}", multiline=False)

@@ -29,15 +29,12 @@ _CODES: dict[str, str] = {
     "reverse": "7",
 }
 _MONO_CODES: dict[str, str] = {"dim": "2", "bold": "1", "red bold": "1", "reverse": "7"}
-_EMOJI_SELECTOR = "\ufe0f"
 _PAINT = re.compile(r"\x1b\[[0-9;]*m|\x1b\]8;;[!-~]*?\x1b\\")
-
-
 _WORD = re.compile(r" +|[^ ]+ *")
 
 
 class Span(NamedTuple):
-    """Text in one style. `link` is its target on terminals with links, as made by `ui.links`."""
+    """Text in one style. `link` is its target on terminals with links: see `url_link`."""
 
     text: str
     style: Style = ""
@@ -72,7 +69,7 @@ def cells(text: str) -> int:
 
 @lru_cache(maxsize=4096)
 def _width(char: str) -> int:
-    if char == _EMOJI_SELECTOR:
+    if char == "\ufe0f":  # It makes an emoji of the sign before it.
         return 1
     if unicodedata.category(char) in ("Mn", "Me", "Cf"):
         return 0
@@ -111,22 +108,13 @@ def wrap(line: Line, width: int) -> list[Line]:
                 if used and size and used + size > width:
                     rows.append([])
                     used = 0
-                rows[-1].append(span._replace(text=word))
                 used += cells(word)
-    return [_merged(row) for row in rows]
-
-
-def _merged(words: Iterable[Span]) -> Line:
-    """Merge neighbouring spans of the same look, and remove blanks at the end."""
-    spans: list[Span] = []
-    for word in words:
-        if spans and spans[-1][1:] == word[1:]:
-            spans[-1] = word._replace(text=spans[-1].text + word.text)
-        else:
-            spans.append(word)
-    if spans:
-        spans[-1] = spans[-1]._replace(text=spans[-1].text.rstrip(" "))
-    return spans
+                if rows[-1] and rows[-1][-1][1:] == span[1:]:
+                    word = rows[-1].pop().text + word
+                rows[-1].append(span._replace(text=word))
+    for row in filter(None, rows):
+        row[-1] = row[-1]._replace(text=row[-1].text.rstrip(" "))
+    return [*rows]
 
 
 def without_escapes(text: str) -> str:
@@ -199,7 +187,8 @@ def printable(text: str, *, multiline: bool = True, strict: bool = False) -> str
             text = _COLOUR_OR_CURSOR.sub("", _TERMINAL_STRING.sub("", text))
         text = _UNSAFE.sub(_picture, text)
     if strict:
-        text = "".join(map(_visible, _UNSEEN_LETTERS.sub(codepoint, text)))
+        text = _UNSEEN_LETTERS.sub(_codepoint, text)
+        text = "".join(c if c.isprintable() or c in "\n\t" else f"<U+{ord(c):04X}>" for c in text)
     if not multiline:
         text = text.replace("\n", "␊" if strict else " ").replace("\t", "␉" if strict else " ")
     return text
@@ -235,23 +224,17 @@ def folded(text: str, width: int, indent: int | None = None) -> str:
 
 
 def _picture(match: re.Match[str]) -> str:
-    code = ord(match.group())
-    if code < 0x20:
-        return chr(0x2400 + code)
-    if code == 0x7F:
-        return "␡"
+    code = ord(match[0])
+    if code < 0x20 or code == 0x7F:
+        return chr(0x2400 + code) if code < 0x20 else "␡"
     if code < 0xA0:
         return f"<{code:02X}>"
-    return codepoint(match) if code < 0xD800 else "\ufffd"
+    return _codepoint(match) if code < 0xD800 else "\ufffd"
 
 
-def codepoint(match: re.Match[str]) -> str:
+def _codepoint(found: re.Match[str]) -> str:
     """Return a character's code point, such as `<U+202E>`."""
-    return f"<U+{ord(match.group()):04X}>"
-
-
-def _visible(char: str) -> str:
-    return char if char.isprintable() or char in "\n\t" else f"<U+{ord(char):04X}>"
+    return f"<U+{ord(found[0]):04X}>"
 
 
 def resolve_carriage_returns(text: str) -> str:
@@ -296,7 +279,7 @@ def reveal_hidden(line: str) -> str:
     end and control characters are shown as signs (`␉`, `␣`, `␛`), unusual characters by their code
     point (`<U+202E>`), and long padding as a count (`<200 blanks>`)."""
     if not line.isascii():
-        line = _PICTURES.sub(codepoint, line)
+        line = _PICTURES.sub(_codepoint, line)
         line = _LETTERS.sub(_mixed, "".join(_combining(line)))
     line = printable(line, multiline=False, strict=True)
     line = _PADDING.sub(lambda run: f"<{len(run.group())} blanks>", line)
@@ -358,10 +341,9 @@ def _wrapped(line: ExactLine, width: int) -> Iterator[Line]:
 
 def _mixed(word: re.Match[str]) -> str:
     """Add the code points of look-alike letters in a word that mixes them with ASCII ones."""
-    text = word.group()
-    if not any(char.isascii() for char in text):
-        return text
-    return _LOOK_ALIKE.sub(lambda found: found.group() + codepoint(found), text)
+    if not any(char.isascii() for char in word[0]):
+        return word[0]
+    return _LOOK_ALIKE.sub(lambda found: found[0] + _codepoint(found), word[0])
 
 
 def _combining(text: str) -> Iterator[str]:

@@ -32,12 +32,10 @@ def transcript(
     supports colours unless `colors` is none."""
     text = io.StringIO()
     folding = replace(UNFOLDED, kept_output=kept_output)
-    _show(
-        events,
-        TerminalRenderer(
-            text, width=width, colors=colors, show_text=True, static=True, folding=folding
-        ),
+    renderer = TerminalRenderer(
+        text, width=width, colors=colors, show_text=True, static=True, folding=folding
     )
+    _show(events, renderer)
     return text.getvalue()
 
 
@@ -58,30 +56,26 @@ def render_event(
         renderer.begin_session(started)
     renderer.on_progress(Notice(f"event {event.id} · {event.timestamp.astimezone():%F %T}"))
     call = list(events_of_call(events, number))
-    if call == [event] and (text := _text(event)):
-        renderer.on_progress(Notice(text))
+    is_said = isinstance(event, MessageAction) and event.source is not Source.ENVIRONMENT
+    if call == [event] and event.message and not is_said and not _is_call(event):
+        text = getattr(event, "content", "") or getattr(event, "summary", "")
+        more = f"\n{text}" if text and text != event.message else ""
+        renderer.on_progress(Notice(f"{event.message}{more}"))
     else:
         _show(call, renderer)
 
 
-def _text(event: Event) -> str:
-    """Return the text of an event that is neither a call nor a visible message; "" for those."""
-    if isinstance(event, MessageAction) and event.source is not Source.ENVIRONMENT:
-        return ""
-    if isinstance(event, Action) and event.runnable:
-        return ""
-    text = getattr(event, "content", "") or getattr(event, "summary", "")
-    return f"{event.message}\n{text}" if text and text != event.message else event.message
+def _is_call(event: Event) -> bool:
+    return isinstance(event, Action) and event.runnable
 
 
 def events_of_call(events: Sequence[Event], number: int) -> Iterator[Event]:
     """Yield the event with that number; if it is part of a call, all events of the call. Raises
     IndexError."""
     event = events[number]
-    call = (
-        events[event.cause] if isinstance(event, Observation) and event.cause is not None else event
-    )
-    if not (isinstance(call, Action) and call.runnable):
+    answers = isinstance(event, Observation) and event.cause is not None
+    call = events[event.cause or 0] if answers else event
+    if not _is_call(call):
         yield event
         return
     yield call
@@ -120,32 +114,22 @@ def play(events: Iterable[Event], first: int, last: int | None, stream: TextIO, 
             if isinstance(event, SessionStartedObservation):
                 renderer.begin_session(event)
             continue
-        if pace.wait_for_key is not None and _begins_step(event, before):
+        begins_step = event.reply is not None and event.reply.index == 0
+        is_next_step = before is not None and (begins_step or is_user_message(event))
+        if pace.wait_for_key is not None and is_next_step:
             renderer.pause()
             if not pace.wait_for_key(f"event {event.id}"):
                 break
         if before is not None:
-            for status in _meanwhile(before):
-                renderer.on_progress(status)
+            # Show what went on meanwhile, as far as the log tells.
+            if isinstance(before, Action) and before.runnable:
+                renderer.on_progress(Status("running", before.message))
+            elif isinstance(before, Observation | MessageAction):
+                renderer.on_progress(Status("thinking"))
             _wait(renderer, before, event, pace.speed)
         renderer.on_event(event)
         before = event
     renderer.close()
-
-
-def _begins_step(event: Event, before: Event | None) -> bool:
-    """Return whether a reply of the model or a message of the user begins here, after the first
-    event shown."""
-    begins_reply = event.reply is not None and event.reply.index == 0
-    return before is not None and (begins_reply or is_user_message(event))
-
-
-def _meanwhile(before: Event) -> Iterator[Status | Notice]:
-    """Yield what went on after `before`, as far as the log tells."""
-    if isinstance(before, Action) and before.runnable:
-        yield Status("running", before.message)
-    elif isinstance(before, Observation | MessageAction):
-        yield Status("thinking")
 
 
 def _wait(renderer: TerminalRenderer, before: Event, event: Event, speed: float) -> None:

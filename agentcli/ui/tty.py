@@ -12,13 +12,12 @@ import termios
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, TextIO
 
 from agentcli.ui.text import folded, printable
 
 TTY = "/dev/tty"
 HUNG_UP = "the terminal was closed"
-_ENDED = "the end of input was typed"
+ENDED = "the end of input was typed"
 _RETRY_S = 0.25
 _PASTE_ON, _PASTE_OFF = "\x1b[?2004h", "\x1b[?2004l"
 
@@ -61,12 +60,17 @@ def read_some(fd: int, timeout_s: float, tick_s: float | None = None) -> bytes:
     while True:
         if tick_s is not None and not is_ready(fd, tick_s):
             return b""
-        chunk = _read(fd)
+        chunk: bytes | None = None
+        try:
+            chunk = os.read(fd, 4096)
+        except OSError as error:
+            if error.errno not in (errno.EIO, errno.ENXIO):
+                raise
         if chunk:
             return chunk
-        if chunk is not None and not _hung_up(fd):
+        if chunk is not None and not _poll(fd, 0) & (select.POLLHUP | select.POLLERR):
             write(fd, "\n")
-            raise Closed(_ENDED)
+            raise Closed(ENDED)
         deadline = deadline or time.monotonic() + timeout_s
         if time.monotonic() >= deadline:
             raise Closed(HUNG_UP)
@@ -88,20 +92,26 @@ def is_ready(fd: int, wait_s: float) -> bool:
 
 def write(fd: int, text: str) -> None:
     """Write `text`, ignoring errors: that the terminal is gone shows when an answer is read."""
-    _write(fd, text.encode("utf-8", "replace"))
-
-
-def _write(fd: int, data: bytes) -> None:
+    data = text.encode("utf-8", "replace")
     with suppress(OSError):
         while data:
             data = data[os.write(fd, data) :]
 
 
-def stream(fd: int) -> TextIO:
-    """Return a stream that writes to `fd` as `write` does."""
-    raw = _Patient(fd, "w", closefd=False)
-    # Unbuffered: an interrupt could leave text in a buffer that is already on the screen.
-    return io.TextIOWrapper(raw, "utf-8", "replace", newline="", write_through=True)
+class TTYStream(io.StringIO):
+    """A stream that writes to `fd` as `write` does. It keeps nothing in a buffer, as an interrupt
+    could leave text there that is already on the screen."""
+
+    def __init__(self, fd: int) -> None:
+        super().__init__()
+        self._fd = fd
+
+    def fileno(self) -> int:
+        return self._fd
+
+    def write(self, text: str, /) -> int:
+        write(self._fd, text)
+        return len(text)
 
 
 @contextmanager
@@ -170,33 +180,13 @@ def _mode(fd: int, on: int, off: int) -> Iterator[None]:
                 termios.tcsetattr(fd, termios.TCSAFLUSH, before)
 
 
-class _Patient(io.FileIO):
-    def write(self, data: Any, /) -> int:
-        _write(self.fileno(), bytes(data))
-        return len(data)
-
-
 def _give_way(timeout_s: float) -> None:
     """Let a pending hang-up signal arrive: it ends the turn and leaves the question open."""
     time.sleep(min(_RETRY_S, timeout_s))
 
 
-def _read(fd: int) -> bytes | None:
-    """Read once; None if the terminal is gone."""
-    try:
-        return os.read(fd, 4096)
-    except OSError as error:
-        if error.errno not in (errno.EIO, errno.ENXIO):
-            raise
-        return None
-
-
-def _hung_up(fd: int) -> bool:
-    return _poll(fd, 0) & (select.POLLHUP | select.POLLERR) != 0
-
-
 def _poll(fd: int, wait_s: float) -> int:
-    """Return what there is to know of the terminal within that time, as bits of select.poll."""
+    """Return the state of the terminal within that time, as bits of select.poll."""
     poll = select.poll()
     poll.register(fd, select.POLLIN)
     return next((events for _, events in poll.poll(wait_s * 1000)), 0)
