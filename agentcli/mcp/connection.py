@@ -46,11 +46,6 @@ def tool_answer(result: types.CallToolResult) -> Answer:
     return Answer(text, images, structured, error=bool(result.is_error))
 
 
-def resource_answer(result: types.ReadResourceResult) -> Answer:
-    text, images = _rendered(result.contents)
-    return Answer(text, images)
-
-
 def prompt_answer(result: types.GetPromptResult) -> Answer:
     """Convert a prompt's messages; those that it suggests as the model's answers are marked."""
     parts: list[str] = []
@@ -81,17 +76,6 @@ def tools(found: Iterable[types.Tool]) -> Iterator[ServerTool]:
         reads = bool(tool.annotations and tool.annotations.read_only_hint)
         schema = dict(tool.input_schema)
         yield ServerTool(tool.name, tool.description or "", schema, read_only=reads)
-
-
-def converted_prompts(found: Iterable[types.Prompt]) -> Iterator[ServerPrompt]:
-    for prompt in found:
-        arguments = [(each.name, bool(each.required)) for each in prompt.arguments or ()]
-        yield ServerPrompt(prompt.name, prompt.description or "", arguments)
-
-
-def converted_resources(found: Iterable[types.Resource]) -> Iterator[ServerResource]:
-    for resource in found:
-        yield ServerResource(resource.uri, resource.name, resource.description or "")
 
 
 MOST_PAGES = 50
@@ -131,7 +115,11 @@ class Connection:
     @property
     def why_not(self) -> str:
         """Why the connection is not alive, with the program's last words, which usually tell."""
-        return f"{self._fault or self._health.fault or 'it ended'}{self._last_words()}"
+        fault = self._fault or self._health.fault or "it ended"
+        lines = [line.strip() for line in clean(self._health.said).strip().splitlines()]
+        errors = [line for line in lines if _TELLS_WHY.search(line)]
+        last_words = [*lines[-1:], *errors][-1:]
+        return "; it said: ".join([fault, *(words[:_SAID_CHARS] for words in last_words)])
 
     async def run(self) -> None:
         """Keep the connection from start to end; whatever goes wrong is in `why_not`."""
@@ -153,8 +141,9 @@ class Connection:
     ) -> Answer:
         """Call a tool and return its answer. Raises ToolError."""
 
-        async def tell(progress: float, total: float | None, message: str | None) -> None:
-            on_progress(_progress(progress, total, message))
+        async def tell(done: float, total: float | None, message: str | None) -> None:
+            share = f"{done:g}/{total:g}" if total else f"{done:g}"
+            on_progress(f"{share} {message}" if message else share)
 
         params = types.CallToolRequestParams(name=name, arguments=arguments)
         result = await self._answered(
@@ -179,7 +168,8 @@ class Connection:
 
     async def read_resource(self, uri: str) -> Answer:
         """Read a resource. Raises ToolError."""
-        return resource_answer(await self._answered(lambda session: session.read_resource(uri)))
+        result = await self._answered(lambda session: session.read_resource(uri))
+        return Answer(*_rendered(result.contents))
 
     async def get_prompt(self, name: str, arguments: dict[str, str]) -> Answer:
         """Get a prompt, filled in with `arguments`. Raises ToolError."""
@@ -196,7 +186,7 @@ class Connection:
             else http_streams(transport, self.plan.timeout_s, self._health)
         )
         async with streams as pair:
-            self._fitting = Fitting(pair, self._note_change)
+            self._fitting = Fitting(pair, lambda: setattr(self, "has_changed", True))
             session = ClientSession(
                 dispatcher=self._fitting,
                 read_timeout_seconds=self.plan.timeout_s,
@@ -206,7 +196,13 @@ class Connection:
             async with session:
                 with anyio.move_on_after(self.plan.start_timeout_s) as limit:
                     try:
-                        await _handshake(session)
+                        try:
+                            await session.initialize()
+                        except MCPError as error:
+                            if error.code != types.UNSUPPORTED_PROTOCOL_VERSION:
+                                raise
+                            # The server no longer knows the original handshake.
+                            await session.discover()
                         self.features = await self._everything(session)
                     except Exception as error:
                         # Before the end of the connection, which would hide why it ended.
@@ -220,9 +216,6 @@ class Connection:
                 self.was_ready = True
                 self.settled.set()
                 await self._health.ended.wait()
-
-    def _note_change(self) -> None:
-        self.has_changed = True
 
     async def _everything(self, session: ClientSession) -> ServerFeatures:
         """Ask the server for all that it offers. Raises MCPError if it can't list its tools."""
@@ -241,8 +234,18 @@ class Connection:
         return ServerFeatures(
             f"{info.name} {info.version}".strip() if info else "",
             tools,
-            list(converted_prompts(prompts[:MOST_TOOLS])),
-            list(converted_resources(resources[:MOST_TOOLS])),
+            [
+                ServerPrompt(
+                    each.name,
+                    each.description or "",
+                    [(argument.name, bool(argument.required)) for argument in each.arguments or ()],
+                )
+                for each in prompts[:MOST_TOOLS]
+            ],
+            [
+                ServerResource(each.uri, each.name, each.description or "")
+                for each in resources[:MOST_TOOLS]
+            ],
             may_change=bool(can.tools and can.tools.list_changed),
             unfit=unfit,
         )
@@ -269,24 +272,17 @@ class Connection:
         except (MCPError, TimeoutError) as error:
             if self._health.fault:
                 self.stop()
-                told = f"The tool server {name} failed while it worked on this: "
-                told += f"{self.why_not}. Its effect is unknown."
-                raise ToolError(told, error_id="server_died") from error
+                message = f"The tool server {name} failed while it worked on this: "
+                message += f"{self.why_not}. Its effect is unknown."
+                raise ToolError(message, error_id="server_died") from error
             if isinstance(error, TimeoutError) or error.code == types.REQUEST_TIMEOUT:
-                told = f"{name} did not answer within {self.plan.timeout_s:g} s, and was told to "
-                told += "stop. Its effect is unknown."
-                raise ToolError(told, error_id="server_timeout") from error
+                message = f"{name} did not answer within {self.plan.timeout_s:g} s, and was told "
+                message += "to stop. Its effect is unknown."
+                raise ToolError(message, error_id="server_timeout") from error
             raise ToolError(f"{name} refused: {error.message}", error_id="server_error") from error
         except (ValidationError, RuntimeError, ValueError) as error:
-            told = f"{name} sent an invalid response: {type(error).__name__}."
-            raise ToolError(told, error_id="server_error") from error
-
-    def _last_words(self) -> str:
-        lines = [line.strip() for line in clean(self._health.said).strip().splitlines()]
-        if not lines:
-            return ""
-        errors = [line for line in lines if _TELLS_WHY.search(line)]
-        return f"; it said: {[*lines[-1:], *errors][-1][:_SAID_CHARS]}"
+            message = f"{name} sent an invalid response: {type(error).__name__}."
+            raise ToolError(message, error_id="server_error") from error
 
 
 def _in_words(error: Exception) -> str:
@@ -301,16 +297,6 @@ def _in_words(error: Exception) -> str:
         versions = f" (it knows {', '.join(map(str, known))})" if isinstance(known, list) else ""
         return f"it refused: {error.message}{versions}"
     return f"it violated the protocol ({type(error).__name__})"
-
-
-async def _handshake(session: ClientSession) -> None:
-    """Do the protocol's original handshake, or the new one if the server no longer knows that."""
-    try:
-        await session.initialize()
-    except MCPError as error:
-        if error.code != types.UNSUPPORTED_PROTOCOL_VERSION:
-            raise
-        await session.discover()
 
 
 async def _all_tools(session: ClientSession) -> list[types.Tool]:
@@ -329,8 +315,3 @@ async def _all_tools(session: ClientSession) -> list[types.Tool]:
         if error.code != types.METHOD_NOT_FOUND:
             raise
     return found[:MOST_TOOLS]
-
-
-def _progress(done: float, total: float | None, message: str | None) -> str:
-    share = f"{done:g}/{total:g}" if total else f"{done:g}"
-    return f"{share} {message}" if message else share

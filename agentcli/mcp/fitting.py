@@ -28,11 +28,7 @@ from mcp_types.version import (
 from agentcli.mcp.transports import Streams
 from agentcli.plain_schemas import plain
 
-_LIST_CHANGED = "notifications/tools/list_changed"
-_OFFERS = ("tools", "prompts", "resources")
 _DATA_URL = re.compile(r"data:([\w.+/-]*)(?:;[^,;]*)*?(;base64)?,(.*)", re.DOTALL)
-_PICTURE = "image/svg+xml"
-"""An image that is text."""
 _MOST_CHARS = 2_000
 """Most characters that are shown of a block of an unknown kind."""
 
@@ -91,7 +87,7 @@ class Fitting(JSONRPCDispatcher[TransportContext]):
         **options: Any,
     ) -> None:
         def intercept(method: str, params: Mapping[str, Any] | None) -> bool:
-            if method == _LIST_CHANGED:
+            if method == "notifications/tools/list_changed":
                 self._on_change()
             return on_notify_intercept is not None and on_notify_intercept(method, params)
 
@@ -127,7 +123,11 @@ def _introduction(raw: JSONObject) -> JSONObject:
         raise MCPError(UNSUPPORTED_PROTOCOL_VERSION, f"version {version}")
     given = raw.get("capabilities")
     given = given if isinstance(given, dict) else {}
-    can = {name: _ability(given[name]) for name in _OFFERS if given.get(name, False) is not False}
+    can = {
+        name: {"listChanged": isinstance(each, dict) and each.get("listChanged") is True}
+        for name in ("tools", "prompts", "resources")
+        if (each := given.get(name, False)) is not False
+    }
     result = {key: raw[key] for key in raw if key != "instructions"}
     if "supportedVersions" not in raw:
         result["protocolVersion"] = version
@@ -135,10 +135,6 @@ def _introduction(raw: JSONObject) -> JSONObject:
     named = {"name": _text(info, "name"), "version": _text(info, "version")}
     # A server that says nothing of what it can do is asked for tools.
     return {**result, "capabilities": can or {"tools": {}}, "serverInfo": named}
-
-
-def _ability(value: Any) -> JSONObject:
-    return {"listChanged": isinstance(value, dict) and value.get("listChanged") is True}
 
 
 def _listing(
@@ -227,18 +223,15 @@ def _block(block: Any) -> JSONObject:
             uri, name = _text(block, "uri"), _text(block, "name")
             return _said(f"[resource {uri}: {name}]" if name else f"[resource {uri}]")
         case "resource" if isinstance(block.get("resource"), dict):
-            return _resource(block["resource"])
+            resource = block["resource"]
+            if isinstance(text := resource.get("text"), str):
+                return _said(text)
+            uri, mime, data = (_text(resource, key) for key in ("uri", "mimeType", "blob"))
+            if mime.startswith("image/"):
+                return _image(data, mime)
+            return _said(f"[{uri} ({mime or 'unknown'}), {_size(data)}, is not shown]")
     said = _json({key: block[key] for key in block if key != "type"})[:_MOST_CHARS]
     return _said(f"[content of the unknown kind {kind}: {said}]" if kind else said)
-
-
-def _resource(resource: JSONObject) -> JSONObject:
-    if isinstance(text := resource.get("text"), str):
-        return _said(text)
-    uri, mime, data = (_text(resource, key) for key in ("uri", "mimeType", "blob"))
-    if mime.startswith("image/"):
-        return _image(data, mime)
-    return _said(f"[{uri} ({mime or 'unknown'}), {_size(data)}, is not shown]")
 
 
 def _image(data: str, mime: str) -> JSONObject:
@@ -249,7 +242,8 @@ def _image(data: str, mime: str) -> JSONObject:
     data = "".join(data.split())
     if not data:
         return _said("[an image without data]")
-    if mime == _PICTURE:
+    if mime == "image/svg+xml":
+        # An image that is text.
         try:
             return _said(base64.b64decode(data).decode("utf-8", "replace"))
         except (binascii.Error, ValueError):

@@ -52,7 +52,7 @@ def serve(
     @server.tool()
     def sessions_search(query: str) -> str:
         """Find earlier sessions by words that were said, run or printed in them."""
-        with _told_failures():
+        with _failures_with_text():
             return search(query)
 
     server.run()
@@ -62,10 +62,18 @@ async def _on_a_thread(call: Callable[[], str]) -> str:
     """Make the call; if it is cancelled, interrupt it as ^C would, so that the work is recorded and
     its session can go on."""
     done: Future[str] = Future()
-    thread = threading.Thread(target=_make, args=(call, done), daemon=True)
+
+    def make() -> None:
+        with interrupts.stoppable_thread():
+            try:
+                done.set_result(call())
+            except BaseException as error:
+                done.set_exception(error)
+
+    thread = threading.Thread(target=make, daemon=True)
     thread.start()
     try:
-        with _told_failures():
+        with _failures_with_text():
             return await asyncio.shield(asyncio.wrap_future(done))
     finally:
         if not done.done():
@@ -74,16 +82,8 @@ async def _on_a_thread(call: Callable[[], str]) -> str:
                 await asyncio.wait([asyncio.wrap_future(done)], timeout=_END_S)
 
 
-def _make(call: Callable[[], str], done: Future[str]) -> None:
-    with interrupts.stoppable_thread():
-        try:
-            done.set_result(call())
-        except BaseException as error:
-            done.set_exception(error)
-
-
 @contextmanager
-def _told_failures() -> Iterator[None]:
+def _failures_with_text() -> Iterator[None]:
     """Raise AgentError as the error whose text the SDK passes on; that of others it withholds."""
     try:
         yield

@@ -171,8 +171,8 @@ class ToolServers:
         except ToolError as error:
             if error.error_id == "server_died" and server.restarted:
                 self._leave_out(server, connection.why_not)
-                told = f"{error.message} It is left out from now on."
-                raise ToolError(told, error_id=error.error_id) from error
+                message = f"{error.message} It is left out from now on."
+                raise ToolError(message, error_id=error.error_id) from error
             raise
         finally:
             # On an interrupt this cancels the request and tells the server so.
@@ -185,7 +185,10 @@ class ToolServers:
             self._settle(server, server.plan.start_timeout_s + _LOADING_S)
         connection = server.connection
         if connection is not None and not server.left_out and not connection.alive:
-            self._restart(server, connection.why_not)
+            if server.restarted:
+                self._leave_out(server, connection.why_not)
+            else:
+                self._restart(server, connection.why_not)
             connection = server.connection
         if server.left_out or connection is None:
             why = f"The tool server {name} is left out: {server.left_out}. Do without its tools."
@@ -194,9 +197,6 @@ class ToolServers:
 
     def _restart(self, server: _Server, why: str) -> None:
         assert self._portal is not None
-        if server.restarted:
-            self._leave_out(server, why)
-            return
         server.restarted = True
         self._tell(f"the tool server {server.plan.name} is being restarted: {why}")
         server.connection = None

@@ -13,7 +13,6 @@ from agentcli.errors import ConfigError
 from agentcli.settings import is_server_name
 
 FILE = ".mcp.json"
-_TRANSPORTS = ("stdio", "http", "streamable-http", "streamableHttp")
 _TAKEN = ("command", "args", "env", "cwd", "url", "headers")
 _FIX = "fix the file first"
 _NAMES_HINT = "letters, digits, and single - or _ between them, 32 at most"
@@ -27,7 +26,10 @@ def server_values(text: bytes, origin: str, notices: list[str]) -> dict[str, Any
         if fault := _fault(name, server):
             notices.append(f"{origin}: the tool server {name} is left out: {fault}")
             continue
-        values |= {f"mcp_servers.{name}.{key}": value for key, value in _settings(server).items()}
+        settings = {key: server[key] for key in _TAKEN if server.get(key)}
+        if server.get("disabled") is True:
+            settings["enabled"] = False
+        values |= {f"mcp_servers.{name}.{key}": value for key, value in settings.items()}
     return values
 
 
@@ -66,33 +68,24 @@ def _fault(name: str, server: object) -> str:
     kind = server.get("type", "stdio")
     if kind == "sse":
         return "the old SSE transport is not supported; the server may offer streamable HTTP too"
-    if kind not in _TRANSPORTS:
+    if kind not in ("stdio", "http", "streamable-http", "streamableHttp"):
         return f"unknown transport {kind!r}"
     if bool(server.get("command")) == bool(server.get("url")):
         return "it needs a command or a url"
     if (url := server.get("url")) and not str(url).startswith(("http://", "https://")):
         return "its url must begin with http:// or https://"
-    return next(
-        filter(None, (_wrong_type(key, server[key]) for key in _TAKEN if key in server)), ""
-    )
-
-
-def _wrong_type(key: str, value: object) -> str:
-    """Check a value's type here, so that one bad server doesn't stop a run."""
-    if key == "args":
-        good = isinstance(value, list) and all(isinstance(item, str) for item in value)
-        return "" if good else "args must be a list of strings"
-    if key in ("env", "headers"):
-        good = isinstance(value, dict) and all(isinstance(item, str) for item in value.values())
-        return "" if good else f"{key} must be an object of strings"
-    return "" if isinstance(value, str) else f"{key} must be a string"
-
-
-def _settings(server: Mapping[str, Any]) -> dict[str, Any]:
-    found = {key: server[key] for key in _TAKEN if server.get(key)}
-    if server.get("disabled") is True:
-        found["enabled"] = False
-    return found
+    # Types are checked here, so that one bad server doesn't stop a run.
+    forms: dict[str, tuple[type, str]] = {
+        "args": (list, "a list of strings"),
+        "env": (dict, "an object of strings"),
+        "headers": (dict, "an object of strings"),
+    }
+    for key, value in ((key, server[key]) for key in _TAKEN if key in server):
+        form, described = forms.get(key, (str, "a string"))
+        items = value.values() if isinstance(value, dict) else value
+        if not isinstance(value, form) or not all(isinstance(item, str) for item in items):
+            return f"{key} must be {described}"
+    return ""
 
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z_]\w*)(?::-([^}]*))?\}")

@@ -103,23 +103,19 @@ class ToolIndex(dict[str, Found]):
             raise ToolError(f"There is no tool {name!r} of a server. {hint}")
         return self[name]
 
-    def of_server(self, server: str) -> list[Found]:
-        return [found for found in self.values() if found.server == server]
-
     def search(self, query: str) -> list[Found]:
         """Return the few tools that fit best: words in a name count more than in a description."""
         words = set(_WORD.findall(query.casefold()))
-        scored = [(_score(found, words, query.strip()), found) for found in self.values()]
-        best = sorted((pair for pair in scored if pair[0]), key=lambda pair: -pair[0])
-        return [found for _, found in best[:_MOST_FOUND]]
 
+        def score(found: Found) -> float:
+            if query.strip() in (found.schema.name, found.tool.name):
+                return 1_000
+            name = found.schema.name.removeprefix("mcp__").casefold()
+            text = found.schema.description.casefold()
+            return sum(3 * (word in name) + (word in text) for word in words)
 
-def _score(found: Found, words: set[str], query: str) -> float:
-    if query in (found.schema.name, found.tool.name):
-        return 1_000
-    name = found.schema.name.removeprefix("mcp__").casefold()
-    text = found.schema.description.casefold()
-    return sum(3 * (word in name) + (word in text) for word in words)
+        best = sorted(filter(score, self.values()), key=score, reverse=True)
+        return best[:_MOST_FOUND]
 
 
 class SessionTools:
@@ -200,29 +196,32 @@ class SessionTools:
         text = kept.text
         if not text.strip() and not answer.images:
             text = "[it answered nothing]"
+        structured = answer.structured
+        if structured and len(json.dumps(structured, ensure_ascii=False)) > most_chars:
+            structured = None
         return ToolResult(
-            with_notes(text, _told(self._index.renew())),
+            with_notes(text, _note_about(self._index.renew())),
             answer.images,
             {
                 "server": found.server,
                 "name": tool,
                 "error": answer.error,
-                "structured": _short(answer.structured, most_chars),
+                "structured": structured,
                 "full_output_path": kept.path,
                 "duration_s": round(time.monotonic() - begun, 3),
             },
         )
 
 
-def _told(new: Sequence[Found]) -> str:
+def _note_about(new: Sequence[Found]) -> str:
     """Return a note about tools that a server has only now, with the schemas of the first."""
     if not new:
         return ""
     named = ", ".join(each.schema.name for each in new[:_MOST_NAMED])
     more = f" and {len(new) - _MOST_NAMED} more" if len(new) > _MOST_NAMED else ""
     schemas = "\n\n".join(_schema_text(each) for each in new[:_MOST_FOUND])
-    told = f"There are new tools: {named}{more}. Call them with {CALL}.\n{schemas}"
-    return told[:_MOST_SEARCH_CHARS]
+    note = f"There are new tools: {named}{more}. Call them with {CALL}.\n{schemas}"
+    return note[:_MOST_SEARCH_CHARS]
 
 
 def _counted(index: ToolIndex) -> str:
@@ -235,24 +234,17 @@ def _counted(index: ToolIndex) -> str:
 
 def _listed(index: ToolIndex, query: str) -> str:
     """Return the answer to a search: all tools of a server, or the best matches with schemas."""
-    if everything := index.of_server(query.strip()):
-        lines = [f"{each.schema.name}: {each.schema.description[:120]}" for each in everything]
+    of_server = [found.schema for found in index.values() if found.server == query.strip()]
+    if of_server:
+        lines = [f"{schema.name}: {schema.description[:120]}" for schema in of_server]
         return "\n".join(lines)[:_MOST_SEARCH_CHARS]
     found = index.search(query)
     if not found:
         return f"Nothing fits. The servers are: {_counted(index)}. Name one to list its tools."
-    told = "\n\n".join(_schema_text(each) for each in found)
-    return told[:_MOST_SEARCH_CHARS]
+    return "\n\n".join(map(_schema_text, found))[:_MOST_SEARCH_CHARS]
 
 
 def _schema_text(found: Found) -> str:
     schema = found.schema
     parameters = json.dumps(schema.parameters, ensure_ascii=False, separators=(",", ":"))
     return f"{schema.name}\n{schema.description}\narguments: {parameters}"
-
-
-def _short(structured: Mapping[str, Any] | None, most_chars: int) -> dict[str, Any] | None:
-    """Return the data unless it is too long to record besides the text."""
-    if structured is None or len(json.dumps(structured, ensure_ascii=False)) > most_chars:
-        return None
-    return dict(structured)

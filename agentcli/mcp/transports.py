@@ -53,12 +53,9 @@ class Health:
 
 
 _CONNECT_S = 10.0
-_SIGN_IN = (
-    "it wants a sign-in (HTTP 401), and OAuth is not supported: give it a token, such as "
-    'headers = { Authorization = "Bearer ${TOKEN}" }'
-)
 _STATUS = {
-    401: _SIGN_IN,
+    401: "it wants a sign-in (HTTP 401), and OAuth is not supported: give it a token, such as "
+    'headers = { Authorization = "Bearer ${TOKEN}" }',
     403: "it refuses the credentials in its headers (HTTP 403)",
     404: "it has nothing at this address, or no longer knows the session (HTTP 404)",
 }
@@ -99,7 +96,10 @@ class _Watched(httpx2.AsyncClient):
                 self.health.fault = f"it can't be reached: {error or type(error).__name__}"
             raise
         if request.method == "POST":
-            self.health.fault = _fault(response.status_code)
+            # A server that lacks a method may answer 400 or 405, which ends no connection.
+            status = response.status_code
+            other = f"it answered with HTTP {status}" if status >= 500 else ""
+            self.health.fault = _STATUS.get(status, other)
         packed = response.headers.get("content-encoding", "identity")
         if packed != "identity":
             raise httpx2.DecodingError(
@@ -108,14 +108,6 @@ class _Watched(httpx2.AsyncClient):
         assert isinstance(response.stream, httpx2.AsyncByteStream)
         response.stream = _Bounded(response.stream, self.health)
         return response
-
-
-def _fault(status: int) -> str:
-    """Say why the server can't be used any more, or "". A server that lacks a method may answer 400
-    or 405, which does not end the connection."""
-    if status in _STATUS:
-        return _STATUS[status]
-    return f"it answered with HTTP {status}" if status >= 500 else ""
 
 
 class _Bounded(httpx2.AsyncByteStream):
@@ -138,7 +130,6 @@ class _Bounded(httpx2.AsyncByteStream):
         await self._stream.aclose()
 
 
-_MARK = "AGENT_SERVER_ID"
 _CHUNK = 65_536
 _STDERR_KEPT = 4_000
 _GRACE_S = 0.5
@@ -154,7 +145,7 @@ _COST_OF_MESSAGE = 1_000
 async def stdio_streams(server: StdioServer, health: Health) -> AsyncGenerator[Streams]:
     """Start the program, and end it with all its processes on exit. Raises OSError or ValueError if
     it can't be started."""
-    mark = f"{_MARK}={os.urandom(16).hex()}"
+    mark = f"AGENT_SERVER_ID={os.urandom(16).hex()}"
     process = await _started(server, mark)
     to_session, from_program = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     to_program, from_session = anyio.create_memory_object_stream[SessionMessage](0)

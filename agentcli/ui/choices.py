@@ -153,16 +153,12 @@ def _title(choice: Choice[ValueT], room: int) -> Line:
     text: Line = [Span(f"{name}: ", "bold"), Span(title)] if name else [Span(title)]
     if not choice.place or room < _LABEL_COLUMNS:
         return clip(text, max(room, 0))
-    place = _end_of(printable(choice.place, multiline=False), max(room // 2 - 2, 1))
+    place, most = printable(choice.place, multiline=False), max(room // 2 - 2, 1)
+    if cells(place) > most:
+        # The end of a path says more than its beginning.
+        while place and cells(place) > most - 1:
+            place = place[1:]
+        place = f"…{place}"
     text = clip(text, max(room - cells(place) - 2, 1))
     gap = " " * (room - cells(plain(text)) - cells(place))
     return [*text, Span(f"{gap}{place}", "dim")]
-
-
-def _end_of(path: str, width: int) -> str:
-    """Return the end of a path, which says more than its beginning."""
-    if cells(path) <= width:
-        return path
-    while path and cells(path) > width - 1:
-        path = path[1:]
-    return f"…{path}"

@@ -38,9 +38,8 @@ _LANGUAGES = {"node": "javascript", "sh": "bash", "psql": "sql", "sqlite3": "sql
 def highlight(code: str, language: str) -> list[list[Span]]:
     """Return the lines of `code`, which must be printable already; unstyled if the language is
     unknown. A here-document for another program is highlighted in that program's language."""
-    long = len(code) > _MOST_CHARACTERS or max(map(len, code.split("\n"))) > _LONGEST_LINE
     lines: list[list[Span]] = [[]]
-    for text, style, _ in [Span(code)] if long else _spans(code, language):
+    for text, style, _ in _spans(code, language):
         first, *others = text.split("\n")
         lines[-1].append(Span(first, style))
         lines += [[Span(other, style)] for other in others]
@@ -56,6 +55,8 @@ def highlight_code(code: str, language: str) -> list[list[Span]]:
 
 
 def _spans(code: str, language: str) -> Iterator[Span]:
+    if len(code) > _MOST_CHARACTERS or max(map(len, code.split("\n"))) > _LONGEST_LINE:
+        language = ""
     for text, of in _parts(code) if language == "bash" else [(code, language)]:
         lexer = _lexer(of)
         if lexer is None:

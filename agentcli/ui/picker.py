@@ -225,29 +225,25 @@ class _Picker(Generic[ValueT]):
         def leaves(result: TurnInterrupted | None) -> Callable[[KeyPressEvent], None]:
             return lambda event: event.app.exit(result=result)
 
-        up, down = moves(lambda: -1), moves(lambda: 1)
-        interrupt = leaves(TurnInterrupted("interrupted", 130))
+        def new_line(event: KeyPressEvent) -> None:
+            self._message.insert_text("\n")
+
+        # Several keys of one row do the same; a key may be a sequence.
         for keys, when, act in (
-            (("up",), listing, up),
-            (("c-p",), listing, up),
-            (("c-k",), listing, up),
-            (("down",), listing, down),
-            (("c-n",), listing, down),
-            (("c-j",), listing, down),
+            (("up", "c-p", "c-k"), listing, moves(lambda: -1)),
+            (("down", "c-n", "c-j"), listing, moves(lambda: 1)),
             (("pageup",), listing, moves(lambda: -self._output.get_size().rows // 2)),
             (("pagedown",), listing, moves(lambda: self._output.get_size().rows // 2)),
             (("enter",), listing, self._choose),
             (("enter",), writing, self._finish),
-            (("escape",), listing, leaves(None)),
-            (("c-d",), listing, leaves(None)),
+            (("escape", "c-d"), listing, leaves(None)),
             (("escape",), writing, lambda event: event.app.layout.focus(self._query)),
-            (("escape", "enter"), writing, lambda event: self._message.insert_text("\n")),
-            (("c-j",), writing, lambda event: self._message.insert_text("\n")),
-            (("c-c",), True, interrupt),
-            (("<sigint>",), True, interrupt),
-            ((Keys.BracketedPaste,), True, self._paste),
+            (("escape enter", "c-j"), writing, new_line),
+            (("c-c", "<sigint>"), True, leaves(TurnInterrupted("interrupted", 130))),
+            ((Keys.BracketedPaste.value,), True, self._paste),
         ):
-            bindings.add(*keys, filter=when)(act)
+            for key in keys:
+                bindings.add(*key.split(), filter=when)(act)
         return bindings
 
     def _paste(self, event: KeyPressEvent) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import ClassVar, Literal, Protocol
 
 from agentcli.ui.screen import LiveRegion, Region
 from agentcli.ui.text import Line, printable
@@ -65,9 +65,9 @@ class Prompt(Protocol):
 
     @property
     def region(self) -> Region: ...
-    @property
-    def shows_what_is_typed(self) -> bool:
-        """Whether the terminal itself keeps an entered line on the screen."""
+
+    shows_what_is_typed: ClassVar[bool]
+    """Whether the terminal itself keeps an entered line on the screen."""
 
     def start(self) -> None: ...
     def close(self) -> None:
@@ -145,9 +145,9 @@ _BURST_S = 0.05
 """Lines that arrive faster than anyone types are one message, as they were pasted."""
 
 
-class LinePrompt:
+class LinePrompt(Prompt):
     """A prompt for terminals that can't be drawn on, and for screen readers. It uses the terminal
-    only in `read`."""
+    only in `read`: the terminal edits the line, and there are no completions."""
 
     shows_what_is_typed = True
 
@@ -188,17 +188,6 @@ class LinePrompt:
 
     def send_sequence(self, sequence: str) -> bool:
         return False
-
-    def use_vi_keys(self) -> None:
-        """Do nothing: the terminal edits the line."""
-
-    def complete_again(self) -> None:
-        """Do nothing: there are no completions."""
-
-    def restore_terminal(self) -> None:
-        """Do nothing: the terminal was never changed."""
-
-    start = close = restore_terminal
 
     def _show(self, text: str) -> None:
         sys.stderr.write(text)

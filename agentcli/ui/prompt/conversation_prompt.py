@@ -31,7 +31,7 @@ from prompt_toolkit.layout import (
 from prompt_toolkit.output import ColorDepth
 from prompt_toolkit.widgets import SearchToolbar
 
-from agentcli.ui.prompt.control import Control, Waiting
+from agentcli.ui.prompt.control import Control, Prompt
 from agentcli.ui.prompt.input_line import Chips, InputLine
 from agentcli.ui.prompt.keys import Keyboard, bindings
 from agentcli.ui.prompt.output import (
@@ -56,7 +56,7 @@ _MODES_OFF = "\x1b[?2004l\x1b[?25h\x1b[0m"
 """Bracketed paste off, cursor shown, plain text style."""
 
 
-class ConversationPrompt:
+class ConversationPrompt(Prompt):
     """A prompt on a thread of its own: `start` it, draw above it through `region`, and `close` it.
     What the user wants is passed to `control`."""
 
@@ -100,15 +100,12 @@ class ConversationPrompt:
         self._ready.wait()
 
     def close(self) -> None:
-        """Remove what is live, and restore the terminal."""
         self._closing = True
         self._call(self._end)
         self._thread.join(_LONGEST_END_S)
         self.restore_terminal()
 
     def restore_terminal(self) -> None:
-        """Restore the terminal when the process is about to end without `close`; may be called in
-        a signal handler."""
         application, leave = self._application, _MODES_OFF
         if application.is_drawn:
             up = application.renderer._cursor_pos.y
@@ -121,17 +118,11 @@ class ConversationPrompt:
 
     @contextmanager
     def suspended(self) -> Iterator[None]:
-        """Leave the terminal to the caller: nothing is drawn and no key is read. Not for the
-        prompt's own thread."""
         entered, done = Event(), Event()
-
-        def give_way() -> None:
-            entered.set()
-            done.wait()
 
         def begin() -> None:
             self._draw()
-            self._lend(give_way)
+            self._lend(lambda: (entered.set(), done.wait()))
 
         self._call(begin)
         while not entered.wait(0.5) and self._thread.is_alive():
@@ -142,9 +133,6 @@ class ConversationPrompt:
             done.set()
 
     def give_way_to(self, act: Callable[[], object]) -> None:
-        """Let `act` use the terminal for as long as it takes, on a thread other than the prompt's
-        and the main one; drawing waits until it is done."""
-
         self._call(lambda: self._lend(act))
 
     def _lend(self, act: Callable[[], object]) -> None:
@@ -153,20 +141,16 @@ class ConversationPrompt:
         done.add_done_callback(lambda done: self._wake())
 
     def use_vi_keys(self) -> None:
-        """Use vi's editing keys in place of emacs's."""
         self._call(lambda: setattr(self._application, "editing_mode", EditingMode.VI))
 
     def complete_again(self) -> None:
-        """Look for completions again, as there may be more now."""
         self._call(self._line.look_for_completions)
         self._call(self._application.invalidate)
 
     def put(self, text: str) -> None:
-        """Put `text` into the input line, to be edited."""
         self._call(lambda: self._line.put(text))
 
     def say(self, text: str) -> None:
-        """Show `text` below the line until the next key."""
         self._line.hint = text
 
     def send_sequence(self, sequence: str) -> bool:
@@ -309,19 +293,18 @@ class ConversationPrompt:
 
     def _queued_rows(self) -> list[Line]:
         queued = self._control.queued()
-        shown = [[Span(self._waiting(each), "dim")] for each in queued[:_MOST_QUEUED_ROWS]]
-        more = len(queued) - len(shown)
-        if more > 0:
+        shown: list[Line] = []
+        for waiting in queued[:_MOST_QUEUED_ROWS]:
+            word = "after the turn" if waiting.after_turn else "next"
+            if self._control.held:
+                word = "held, Enter sends it"
+            if waiting.held:
+                word = "held until /queue release"
+            text = printable(waiting.text.strip(), multiline=False)
+            shown.append([Span(f"  {word}: {text}", "dim")])
+        if (more := len(queued) - len(shown)) > 0:
             shown[-1] = [Span(f"  and {more + 1} more wait", "dim")]
-        return [*shown]
-
-    def _waiting(self, waiting: Waiting) -> str:
-        word = "after the turn" if waiting.after_turn else "next"
-        if self._control.held:
-            word = "held, Enter sends it"
-        if waiting.held:
-            word = "held until /queue release"
-        return f"  {word}: {printable(waiting.text.strip(), multiline=False)}"
+        return shown
 
     def _completion_rows(self) -> list[Line]:
         completions, marked_at = self._line.completions, self._line.marked

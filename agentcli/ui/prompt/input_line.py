@@ -69,11 +69,8 @@ class Chips:
     def written_out(self, line: str) -> str:
         """Return `line` without chips, so that it can be typed in another conversation."""
 
-        def meant(chip: re.Match[str]) -> str:
-            image = self._images.get(chip[0])
-            return str(image) if image is not None else self._texts.get(chip[0], chip[0])
-
-        return _CHIP.sub(meant, line)
+        meant = {**self._texts, **{chip: str(image) for chip, image in self._images.items()}}
+        return _CHIP.sub(lambda chip: meant.get(chip[0], chip[0]), line)
 
 
 def _image_path(text: str) -> Path | None:
@@ -161,7 +158,7 @@ class InputLine:
             multiline=True,
             history=history,
             tempfile_suffix=".md",
-            on_text_changed=lambda buffer: self._take_change(),
+            on_text_changed=self._take_change,
         )
 
     def submission(self, delivery: Delivery) -> Submission:
@@ -186,20 +183,19 @@ class InputLine:
     def paste_image(self) -> None:
         """Insert the image in the clipboard, whose owner may answer slowly."""
 
+        def insert(path: Path | None) -> None:
+            if path is not None:
+                self.buffer.insert_text(self._chips.for_image(path))
+            else:
+                self.hint = "no image in the clipboard"
+
         def look() -> None:
             path = self._find_image()
-            self._call(lambda: self._insert_image(path))
+            self._call(lambda: insert(path))
 
         Thread(target=look, name="clipboard", daemon=True).start()
 
-    def _insert_image(self, path: Path | None) -> None:
-        if path is not None:
-            self.buffer.insert_text(self._chips.for_image(path))
-        else:
-            self.hint = "no image in the clipboard"
-
     def move_mark(self, by: int) -> None:
-        """Mark another completion."""
         self.marked = (self.marked + by) % len(self.completions)
 
     def accept(self) -> None:
@@ -219,6 +215,6 @@ class InputLine:
         self._completed, self.completions = self.control.complete(before)
         self.marked = 0
 
-    def _take_change(self) -> None:
+    def _take_change(self, buffer: Buffer) -> None:
         self.hint = ""
         self.look_for_completions()

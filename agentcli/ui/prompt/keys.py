@@ -13,6 +13,7 @@ import termios
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 
 from prompt_toolkit.application import run_in_terminal
 from prompt_toolkit.filters import (
@@ -36,11 +37,6 @@ _TWICE_S = 0.6
 _STOPPED_WITHIN_S = 0.2
 
 
-def _open_editor(event: KeyPressEvent) -> None:
-    """Let the user edit the message in $EDITOR."""
-    event.current_buffer.open_in_editor()
-
-
 def _stop() -> None:
     """Stop the programs of this job, as Ctrl-Z does, until the shell continues them. The main
     thread gets the signal, so this thread waits until it takes effect; otherwise it would redraw
@@ -51,14 +47,21 @@ def _stop() -> None:
 
 def bindings(line: InputLine) -> KeyBindings:
     keys, act = KeyBindings(), _Acts(line)
+
+    def open_editor(event: KeyPressEvent) -> None:
+        event.current_buffer.open_in_editor()
+
+    def new_line(event: KeyPressEvent) -> None:
+        event.current_buffer.insert_text("\n")
+
     typing = has_focus(line.buffer)
     completing = Condition(lambda: bool(line.completions)) & typing
     working = Condition(lambda: line.control.is_working)
     writing = typing & ~vi_insert_mode
     for key, when, handler in (
         (("enter",), typing, act.enter),
-        (("escape", "enter"), typing, act.new_line),
-        (("c-j",), typing, act.new_line),
+        (("escape", "enter"), typing, new_line),
+        (("c-j",), typing, new_line),
         (("tab",), typing, act.tab),
         (("down",), completing, lambda event: line.move_mark(1)),
         (("c-n",), completing, lambda event: line.move_mark(1)),
@@ -67,9 +70,9 @@ def bindings(line: InputLine) -> KeyBindings:
         (("up",), typing & ~completing, act.up),
         ((Keys.BracketedPaste,), typing, lambda event: line.paste(event.data)),
         (("c-v",), writing, lambda event: line.paste_image()),
-        (("c-g",), typing, _open_editor),
-        (("c-x", "c-e"), typing & emacs_mode, _open_editor),
-        (("v",), typing & vi_navigation_mode, _open_editor),
+        (("c-g",), typing, open_editor),
+        (("c-x", "c-e"), typing & emacs_mode, open_editor),
+        (("v",), typing & vi_navigation_mode, open_editor),
         (("escape",), writing & ~completing, act.escape),
         (("c-c",), typing, act.interrupt),
         (("c-d",), typing, act.end),
@@ -80,7 +83,8 @@ def bindings(line: InputLine) -> KeyBindings:
         (("c-z",), typing, lambda event: run_in_terminal(_stop)),
     ):
         keys.add(*key, filter=when)(handler)
-    keys.add("escape", filter=completing, eager=True)(act.leave_completion)
+    close = partial(setattr, line, "completions", ())
+    keys.add("escape", filter=completing, eager=True)(lambda event: close())
     return keys
 
 
@@ -110,12 +114,6 @@ class _Acts:
             self._line.accept()
         elif self._line.control.is_working:
             self._submit("queue")
-
-    def leave_completion(self, event: KeyPressEvent) -> None:
-        self._line.completions = ()
-
-    def new_line(self, event: KeyPressEvent) -> None:
-        event.current_buffer.insert_text("\n")
 
     def up(self, event: KeyPressEvent) -> None:
         buffer = event.current_buffer
