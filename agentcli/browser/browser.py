@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
@@ -36,7 +36,6 @@ _NAMES = (
     *("microsoft-edge", "microsoft-edge-stable", "brave-browser"),
 )
 _APPLICATIONS = ("Chromium", "Google Chrome", "Microsoft Edge", "Brave Browser")
-_OF_SNAP = "/snap/"
 
 
 class BrowserMissing(Exception):
@@ -61,26 +60,15 @@ def find_browser(chosen: str) -> str:
         raise BrowserMissing(
             f"tools.browser does not name a program: {chosen}", "change it in the settings"
         )
-    for path in _found():
-        if not os.path.realpath(path).startswith(_OF_SNAP):
+    on_mac = sys.platform == "darwin"
+    found = list(filter(None, map(find_program, _NAMES)))
+    for folder in ("/Applications", str(expanded("~/Applications"))) if on_mac else ():
+        programs = [f"{folder}/{name}.app/Contents/MacOS/{name}" for name in _APPLICATIONS]
+        found += [path for path in programs if os.access(path, os.X_OK)]
+    for path in found:
+        # The browser of snap can't run in our sandbox.
+        if not os.path.realpath(path).startswith("/snap/"):
             return path
-    raise BrowserMissing("no Chromium, Chrome, Edge or Brave is installed", _remedy())
-
-
-def _found() -> Iterator[str]:
-    yield from filter(None, map(find_program, _NAMES))
-    if sys.platform == "darwin":
-        for folder in ("/Applications", str(expanded("~/Applications"))):
-            for name in _APPLICATIONS:
-                path = f"{folder}/{name}.app/Contents/MacOS/{name}"
-                if os.access(path, os.X_OK):
-                    yield path
-
-
-def _remedy() -> str:
-    """Return a command that installs a browser. The one of snap can't run in our sandbox."""
-    if sys.platform == "darwin":
-        return "brew install --cask chromium"
     managers = {
         "apt-get": "apt-get install chromium (the snap version can't be used)",
         "dnf": "dnf install chromium",
@@ -88,7 +76,9 @@ def _remedy() -> str:
         "apk": "apk add chromium",
         "zypper": "zypper install chromium",
     }
-    return next((told for name, told in managers.items() if find_program(name)), "install Chromium")
+    ways = (how for name, how in managers.items() if find_program(name))
+    remedy = "brew install --cask chromium" if on_mac else next(ways, "install Chromium")
+    raise BrowserMissing("no Chromium, Chrome, Edge or Brave is installed", remedy)
 
 
 MAX_FILE_BYTES = 50_000_000
@@ -168,7 +158,10 @@ class Browser:
         try:
             self._start()
             self._send({"steps": list(map(dict, steps)), "seconds": seconds})
-            visit = self._visit(self._answer(seconds + _GRACE_S))
+            answer = self._answer(seconds + _GRACE_S)
+            notes = list(answer["notes"])
+            files = [self._keep(str(f["file"]), str(f["name"]), notes) for f in answer["files"]]
+            visit = Visit(**{**answer, "notes": notes, "files": list(filter(None, files))})
         except (_Ended, TimeoutError) as error:
             self.close()
             how = "stopped responding" if isinstance(error, TimeoutError) else f"ended: {error}"
@@ -203,9 +196,8 @@ class Browser:
         try:
             program = find_browser(self.settings.program)
         except BrowserMissing as missing:
-            fix = f"The user can fix that: {missing.remedy}."
-            told = f"There is no browser to use: {missing}. {fix}"
-            raise ToolError(told, error_id="no_browser") from missing
+            message = f"There is no browser to use: {missing}. The user can fix that: "
+            raise ToolError(f"{message}{missing.remedy}.", error_id="no_browser") from missing
         self._identity = os.urandom(8).hex()
         try:
             start = self._prepared(program)
@@ -216,7 +208,8 @@ class Browser:
         self._send(start)
         if (failed := self._answer(_START_S).get("failed")) is not None:
             self.close()
-            raise _failed(f"{program} did not start: {_first_lines(str(failed))}")
+            lines = [" ".join(line.split()) for line in str(failed).splitlines() if line.strip()]
+            raise _failed(f"{program} did not start: {' / '.join(lines[:4])[:600]}")
 
     def _spawned(self) -> subprocess.Popen[bytes]:
         code = _DRIVER.format(path=[*sys.path, _OURS])
@@ -291,23 +284,12 @@ class Browser:
                     continue
                 pieces.append(os.read(handle, _CHUNK))
                 if not pieces[-1] or sum(map(len, pieces)) > _LARGEST_ANSWER:
-                    raise _Ended(self._last_words())
+                    text = ""
+                    with suppress(OSError):
+                        text = (self.settings.folder / "log").read_text(errors="replace").strip()
+                    raise _Ended(text.rpartition("\n")[2].strip() or "it left no message")
         line, _, self._rest = b"".join(pieces).partition(b"\n")
         return dict(json.loads(line))
-
-    def _last_words(self) -> str:
-        try:
-            text = (self.settings.folder / "log").read_text(errors="replace").strip()
-        except OSError:
-            text = ""
-        return text.rpartition("\n")[2].strip() or "it left no message"
-
-    # --- what came of it ------------------------------------------------------------------------
-
-    def _visit(self, answer: Mapping[str, Any]) -> Visit:
-        notes = list(answer["notes"])
-        kept = [self._keep(str(file["file"]), str(file["name"]), notes) for file in answer["files"]]
-        return Visit(**{**answer, "notes": notes, "files": list(filter(None, kept))})
 
     def _keep(self, file: str, name: str, notes: list[str]) -> Path | None:
         """Copy a download out of the browser's folder, whose contents can't be trusted."""
@@ -330,11 +312,6 @@ class Browser:
 def _plain(name: str) -> str:
     """Reduce an untrusted name to a harmless file name."""
     return re.sub(r"[^\w.-]+", "-", Path(name).name).strip(".-")[-100:] or "file"
-
-
-def _first_lines(text: str) -> str:
-    lines = [" ".join(line.split()) for line in text.splitlines() if line.strip()]
-    return " / ".join(lines[:4])[:600]
 
 
 def _failed(told: str) -> ToolError:

@@ -65,16 +65,14 @@ class NetworkAccess:
         try:
             endpoints = look_up(host.strip("[]"), port, self._open_ports, _LOOK_UP_S)
         except ToolError as error:
-            raise Refused(self._told(error.message, port, is_loopback=is_loopback)) from error
+            message = error.message.partition(" Reach a server")[0]
+            if is_loopback:
+                message = (
+                    f"127.0.0.1:{port} is the user's machine, and closed to pages: they can open "
+                    f"it with --allow 'network(127.0.0.1:{port})'."
+                )
+            raise Refused(message) from error
         return connect(endpoints, time.monotonic() + _CONNECT_S)
-
-    def _told(self, message: str, port: int, *, is_loopback: bool) -> str:
-        if not is_loopback:
-            return message.partition(" Reach a server")[0]
-        return (
-            f"127.0.0.1:{port} is the user's machine, and closed to pages: they can open it with "
-            f"--allow 'network(127.0.0.1:{port})'."
-        )
 
     def _connected_inside(self, port: int) -> socket.socket:
         process = listening_process(self._agent, port)
@@ -148,7 +146,13 @@ class Proxy:
                 return
             target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
             line = b" ".join([found[1], target.encode("ascii"), found[3]])
-            sent = b"\r\n".join([line, *_kept(fields), b"Connection: close", b"", b""])
+            # Only header lines that are meant for the server, not for the proxy.
+            kept = [
+                field
+                for field in fields.removesuffix(b"\r\n\r\n").split(b"\r\n")
+                if field and not field.lower().startswith(_OF_THE_PROXY)
+            ]
+            sent = b"\r\n".join([line, *kept, b"Connection: close", b"", b""])
         else:
             await _refuse(writer, 400, "that is not a request for a proxy")
             return
@@ -197,19 +201,13 @@ class Proxy:
                 if counted:
                     self.bytes_left -= len(data)
                     if self.bytes_left < 0:
-                        told = f"more than {MOST_BYTES // 1_000_000} MB came in"
-                        self._refuse("too much", f"Stopped loading: {told}.")
+                        why = f"more than {MOST_BYTES // 1_000_000} MB came in"
+                        self._refuse("too much", f"Stopped loading: {why}.")
                         return
                 target.write(data)
                 await target.drain()
             if target.can_write_eof():
                 target.write_eof()
-
-
-def _kept(fields: bytes) -> list[bytes]:
-    """Return the header lines of a request that are meant for the server, not for the proxy."""
-    lines = fields.removesuffix(b"\r\n\r\n").split(b"\r\n")
-    return [line for line in lines if line and not line.lower().startswith(_OF_THE_PROXY)]
 
 
 async def _refuse(writer: asyncio.StreamWriter, status: int, why: str) -> None:
@@ -235,7 +233,10 @@ _NAMES_ELSEWHERE = "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1"
 """Keeps the browser from looking names up: only the proxy does that."""
 
 
-async def drive(wishes: asyncio.StreamReader) -> None:
+async def drive() -> None:
+    wishes = asyncio.StreamReader(limit=_LONGEST_LINE)
+    loop = asyncio.get_running_loop()
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(wishes), sys.stdin)
     settings = json.loads(await wishes.readline())
     tabs = Tabs(lambda: proxy.hang_up())
     network = NetworkAccess(
@@ -244,7 +245,8 @@ async def drive(wishes: asyncio.StreamReader) -> None:
     proxy = Proxy(network, tabs.wants, tabs.note)
     async with async_playwright() as playwright:
         try:
-            listener = None if settings["own_network"] else _listening()
+            own = settings["own_network"]
+            listener = None if own else socket.create_server(("127.0.0.1", 0))
             port = listener.getsockname()[1] if listener else _INSIDE_PORT
             context = await _launch(playwright, settings, port)
             server = await proxy.serve(listener or _listening_inside())
@@ -257,18 +259,18 @@ async def drive(wishes: asyncio.StreamReader) -> None:
             context.on("close", lambda: os._exit(1))
             await tabs.follow(context)
             lines: asyncio.Queue[bytes] = asyncio.Queue()
-            reading = asyncio.create_task(_read(wishes, lines))
+
+            async def read() -> None:
+                """Read requests also while one is carried out, to end as soon as the agent does."""
+                while line := await wishes.readline():
+                    lines.put_nowait(line)
+                os._exit(0)
+
+            reading = asyncio.create_task(read())
             while not reading.done():
                 wish = json.loads(await lines.get())
                 proxy.bytes_left = MOST_BYTES
                 _answer(await Steps(tabs).perform(wish["steps"], wish["seconds"]))
-
-
-async def _read(wishes: asyncio.StreamReader, lines: asyncio.Queue[bytes]) -> None:
-    """Keep reading requests, also while one is carried out, to end as soon as the agent does."""
-    while line := await wishes.readline():
-        lines.put_nowait(line)
-    os._exit(0)
 
 
 async def _launch(playwright: Any, settings: dict[str, Any], port: int) -> BrowserContext:
@@ -293,13 +295,6 @@ async def _launch(playwright: Any, settings: dict[str, Any], port: int) -> Brows
     )
 
 
-def _listening() -> socket.socket:
-    listener = socket.socket(socket.AF_INET)
-    listener.bind(("127.0.0.1", 0))
-    listener.listen()
-    return listener
-
-
 def _listening_inside() -> socket.socket:
     """Listen in the network of the browser's sandbox. Raises OSError."""
     for process in descendants(os.getpid()):
@@ -317,12 +312,5 @@ def _answer(answer: dict[str, Any]) -> None:
     sys.stdout.flush()
 
 
-async def _main() -> None:
-    reader = asyncio.StreamReader(limit=_LONGEST_LINE)
-    loop = asyncio.get_running_loop()
-    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
-    await drive(reader)
-
-
 def main() -> None:
-    asyncio.run(_main())
+    asyncio.run(drive())

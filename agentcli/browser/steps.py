@@ -47,8 +47,8 @@ class Steps:
                     await self._rest(step.get("do", ""), last=number == len(steps))
             except (StepFailed, Error, TimeoutError) as error:
                 rest = "; the steps after it were not done" if number < len(steps) else ""
-                told = " ".join(filter(None, map(step.get, ("do", "on", "value"))))
-                failed = f"Step {number} ({short(told)}) failed: {_reason(error)}{rest}."
+                said = " ".join(filter(None, map(step.get, ("do", "on", "value"))))
+                failed = f"Step {number} ({short(said)}) failed: {_reason(error)}{rest}."
                 break
         done = {"screenshots": self._images, "files": self._files, "error": failed}
         return {**await self._tabs.state(), **done}
@@ -57,17 +57,14 @@ class Steps:
         """Do one step. Raises StepFailed, Error, TimeoutError."""
         do, on, value = step.get("do", ""), step.get("on", ""), step.get("value", "")
         if do == "goto":
-            await self._go(value)
+            parts = urlsplit(value)
+            if parts.scheme not in SCHEMES or not parts.hostname:
+                raise StepFailed("an address must begin with http:// or https://")
+            await self._tabs.go(value, _GOTO_S)
         elif on:
             await self._on_element(self._page(), do, on, value)
         else:
             await self._on_page(self._page(), do, value)
-
-    async def _go(self, url: str) -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in SCHEMES or not parts.hostname:
-            raise StepFailed("an address must begin with http:// or https://")
-        await self._tabs.go(url, _GOTO_S)
 
     async def _on_element(self, page: Page, do: str, on: str, value: str) -> None:
         element = await self._find(page, on, do)
@@ -78,7 +75,10 @@ class Steps:
             case "fill":
                 await element.fill(value, timeout=limit)
             case "select":
-                await self._select(element, value)
+                try:
+                    await element.select_option(label=value, timeout=_QUIET_S * 1000)
+                except Error:
+                    await element.select_option(value, timeout=limit)
             case "press":
                 await element.press(value, timeout=limit)
             case "scroll":
@@ -96,8 +96,10 @@ class Steps:
                 await page.keyboard.press(value)
             case "scroll":
                 await self._scroll(page, value)
+            case "wait" if _NUMBER.fullmatch(value):
+                await asyncio.sleep(min(max(float(value), 0), _GOTO_S))
             case "wait":
-                await self._wait(page, value)
+                await page.get_by_text(value).first.wait_for(timeout=_GOTO_S * 1000)
             case "back":
                 await page.go_back(timeout=_GOTO_S * 1000)
             case "screenshot":
@@ -131,12 +133,6 @@ class Steps:
                 return way.first
         raise StepFailed(f"nothing on the page is called {on!r}")
 
-    async def _select(self, box: Locator, value: str) -> None:
-        try:
-            await box.select_option(label=value, timeout=_QUIET_S * 1000)
-        except Error:
-            await box.select_option(value, timeout=_STEP_S * 1000)
-
     async def _scroll(self, page: Page, value: str) -> None:
         height = (page.viewport_size or {"height": 800})["height"]
         far = 1_000_000
@@ -145,12 +141,6 @@ class Steps:
         if value not in named and not _NUMBER.fullmatch(value):
             raise StepFailed("scroll takes down, up, top, bottom or a number of pixels")
         await page.mouse.wheel(0, named[value] if value in named else float(value))
-
-    async def _wait(self, page: Page, value: str) -> None:
-        if _NUMBER.fullmatch(value):
-            await asyncio.sleep(min(max(float(value), 0), _GOTO_S))
-        else:
-            await page.get_by_text(value).first.wait_for(timeout=_GOTO_S * 1000)
 
     async def _screenshot(self, what: Page | Locator) -> None:
         if len(self._images) >= MOST_SCREENSHOTS:

@@ -87,7 +87,12 @@ class HookRunner:
             # A pending interrupt strikes when the shield ends.
             with shield():
                 try:
-                    process = self._popen(command, mark, self._options or self._prepared())
+                    if self._options is None:
+                        options = SpawnOptions(str(self.folder))
+                        if self.sandbox is not None and self.sandbox.contains:
+                            options = self.sandbox.spawn_options(str(self.folder))
+                        self._options = options
+                    process = self._popen(command, mark, self._options)
                 except (OSError, ValueError, subprocess.SubprocessError) as error:
                     # ValueError: a NUL in the command or in the environment.
                     return HookRun(None, fault=f"could not be started: {error}")
@@ -100,8 +105,7 @@ class HookRunner:
             whole = run.exchange()
         finally:
             if run is not None:
-                _end(run.process, f"{HOOK_MARK}={mark}", thoroughly=not whole)
-                run.close()
+                run.end(f"{HOOK_MARK}={mark}", thoroughly=not whole)
         if not whole:
             return HookRun(None, *run.texts(), fault=f"ran longer than {timeout_s:g} s")
         if not run.begun:
@@ -128,14 +132,6 @@ class HookRunner:
             start_new_session=True,
             bufsize=0,
         )
-
-    def _prepared(self) -> SpawnOptions:
-        """Return the options for starting hooks, and keep them for later runs. Raises OSError."""
-        options = SpawnOptions(str(self.folder))
-        if self.sandbox is not None and self.sandbox.contains:
-            options = self.sandbox.spawn_options(str(self.folder))
-        self._options = options
-        return options
 
 
 class _Run:
@@ -187,7 +183,7 @@ class _Run:
         first."""
         tick = time.monotonic() + _TICK_S
         # Don't wait for the end of the output: background processes may hold the pipes open.
-        while not _has_ended(self.process):
+        while not self._has_ended():
             check()
             now = time.monotonic()
             if now >= self._deadline:
@@ -217,10 +213,28 @@ class _Run:
     def begun(self) -> bool:
         return next(iter(self._kept.values())).startswith(self._first_line)
 
-    def close(self) -> None:
+    def end(self, mark: str, *, thoroughly: bool) -> None:
+        """Kill what is left of the process's group, or `thoroughly` everything it started; reap it
+        and close its streams."""
+        with shield():
+            # The process is not reaped yet, so no other group can have its number.
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+            if thoroughly:
+                processes.kill_marked(mark)
+            with suppress(subprocess.TimeoutExpired):
+                self.process.wait(_REAP_S)
         self._open.close()
         for stream in (self._stdin, *self._kept):
             stream.close()
+
+    def _has_ended(self) -> bool:
+        """Return whether the process has ended, without reaping it where possible: until it is
+        reaped no other process can get its pid, so its group can be killed safely."""
+        if not hasattr(os, "waitid"):
+            return self.process.poll() is not None
+        options = os.WEXITED | os.WNOHANG | os.WNOWAIT
+        return os.waitid(os.P_PID, self.process.pid, options) is not None
 
     def _serve(self, seconds: float) -> bool:
         """Handle what is ready within `seconds`, and return whether there was anything."""
@@ -251,24 +265,3 @@ class _Run:
             self._selector.unregister(stream)
         kept = self._kept[stream]
         kept += data[: self._most + 1 - len(kept)]
-
-
-def _has_ended(process: subprocess.Popen[bytes]) -> bool:
-    """Return whether the process has ended, without reaping it where possible: until it is reaped
-    no other process can get its pid, so its group can be killed safely."""
-    if not hasattr(os, "waitid"):
-        return process.poll() is not None
-    options = os.WEXITED | os.WNOHANG | os.WNOWAIT
-    return os.waitid(os.P_PID, process.pid, options) is not None
-
-
-def _end(process: subprocess.Popen[bytes], mark: str, *, thoroughly: bool) -> None:
-    """Kill what is left of the process's group, or `thoroughly` everything it started; reap it."""
-    with shield():
-        # The process is not reaped yet, so no other group can have its number.
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)
-        if thoroughly:
-            processes.kill_marked(mark)
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(_REAP_S)

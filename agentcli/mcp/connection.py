@@ -141,8 +141,8 @@ class Connection:
     ) -> Answer:
         """Call a tool and return its answer. Raises ToolError."""
 
-        async def tell(done: float, total: float | None, message: str | None) -> None:
-            share = f"{done:g}/{total:g}" if total else f"{done:g}"
+        async def tell(progress: float, total: float | None, message: str | None) -> None:
+            share = f"{progress:g}/{total:g}" if total else f"{progress:g}"
             on_progress(f"{share} {message}" if message else share)
 
         params = types.CallToolRequestParams(name=name, arguments=arguments)

@@ -239,12 +239,18 @@ def question_about(
 ) -> Question:
     """Return the question whether `action` may run. If the risk is high, no rule is offered.
     `current_text` returns the present content of a file to be written, None if it is unknown."""
-    is_change = isinstance(action, actions.FileWriteAction | actions.FileEditAction)
-    view = approval_view(action, current_text(action.path) if is_change else None)
+    current = None
+    if isinstance(action, actions.FileWriteAction | actions.FileEditAction):
+        current = current_text(action.path)
     offered = "" if risk >= Risk.HIGH else offers.grant_for(action)
     rules = tuple(offers.grant_choices(action)) or (offered,) if offered else ()
     return Question(
-        view, reason, risk, rules, offered, lambda text: offers.grant_objection(action, text)
+        approval_view(action, current),
+        reason,
+        risk,
+        rules,
+        offered,
+        lambda text: offers.grant_objection(action, text),
     )
 
 

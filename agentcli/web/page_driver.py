@@ -87,15 +87,11 @@ def decoded(data: bytes, declared: str) -> tuple[str, str]:
         if error.start > len(data) - 4 and len(data) > _HEAD_BYTES:
             # The page was cut in the middle of a character.
             return data.decode(errors="replace"), "utf-8"
-    charset = _guessed(data[:_GUESSED_BYTES])
-    return data.decode(charset, "replace"), charset
-
-
-def _guessed(data: bytes) -> str:
     from charset_normalizer import from_bytes
 
-    found = from_bytes(data).best()
-    return found.encoding if found else "windows-1252"
+    found = from_bytes(data[:_GUESSED_BYTES]).best()
+    charset = found.encoding if found else "windows-1252"
+    return data.decode(charset, "replace"), charset
 
 
 # --- HTML ---------------------------------------------------------------------------------------
@@ -116,7 +112,7 @@ def markdown(text: str, url: str) -> tuple[str, str]:
     for tag in soup.find_all(style=_INVISIBLE):
         tag.decompose()
     main = _main_part(soup)
-    _put_right(main, url)
+    _repair(main, url)
     made: str = MarkdownConverter(
         heading_style="atx",
         bullets="-",
@@ -136,7 +132,7 @@ def _main_part(soup: Any) -> Any:
     return soup
 
 
-def _put_right(main: Any, url: str) -> None:
+def _repair(main: Any, url: str) -> None:
     """Make links absolute, so that they can be fetched; remove images that only a browser can show;
     take code out of tables that hold it beside line numbers."""
     for table in main.select("table:has(pre)"):

@@ -146,8 +146,8 @@ def _host_of(url: str) -> str:
             f"{url} is not the address of a page: {error}.", error_id="bad_url"
         ) from error
     if theirs.strip("[]").lower() != host.lower():
-        told = f"{url} is ambiguous: its host may be {host} or {theirs}."
-        raise ToolError(told, error_id="bad_url")
+        message = f"{url} is ambiguous: its host may be {host} or {theirs}."
+        raise ToolError(message, error_id="bad_url")
     return host
 
 
@@ -257,8 +257,8 @@ def _reason(error: Exception) -> str:
     return str(error).rstrip(".") or type(error).__name__
 
 
-def _failed(told: str) -> ToolError:
-    return ToolError(told, error_id="not_fetched")
+def _failed(message: str) -> ToolError:
+    return ToolError(message, error_id="not_fetched")
 
 
 _DRIVER = Path(__file__).with_name("page_driver.py")
@@ -311,8 +311,8 @@ def readable(page: Page, form: Literal["html", "text", "pdf"]) -> Readable:
     if found is not None:
         return found
     if form == "html" and (bare := _driven(page, "bare")) is not None:
-        told = "its form took too much time or memory to keep: its bare text"
-        return Readable(bare.text, charset=bare.charset, note=told)
+        note = "its form took too much time or memory to keep: its bare text"
+        return Readable(bare.text, charset=bare.charset, note=note)
     raise ToolError(f"{page.url} can't be made readable.", error_id="unreadable_page")
 
 
@@ -341,12 +341,9 @@ def _driven(page: Page, form: _DriverForm) -> Readable | None:
     except (subprocess.TimeoutExpired, ValueError):
         return None
     if missing := answer.get("missing"):
-        raise _missing(page, missing)
+        if missing == "pypdf":
+            message = f"{page.url} is a PDF. Get its text with bash: pdftotext -layout FILE -"
+            raise ToolError(f"{message} (poppler-utils).", error_id="unsupported_file")
+        message = f"{missing}, which reads pages, is not installed."
+        raise ToolError(message, error_id="tool_failed")
     return Readable(answer["text"], answer["title"], answer["charset"])
-
-
-def _missing(page: Page, module: str) -> ToolError:
-    if module == "pypdf":
-        told = f"{page.url} is a PDF. Get its text with bash: pdftotext -layout FILE -"
-        return ToolError(f"{told} (poppler-utils).", error_id="unsupported_file")
-    return ToolError(f"{module}, which reads pages, is not installed.", error_id="tool_failed")

@@ -63,9 +63,7 @@ class Completion:
 class Prompt(Protocol):
     """The part of the prompt that the conversation needs."""
 
-    @property
-    def region(self) -> Region: ...
-
+    region: Region
     shows_what_is_typed: ClassVar[bool]
     """Whether the terminal itself keeps an entered line on the screen."""
 
@@ -188,6 +186,11 @@ class LinePrompt(Prompt):
 
     def send_sequence(self, sequence: str) -> bool:
         return False
+
+    def restore_terminal(self) -> None:
+        """Do nothing, as the terminal was never changed."""
+
+    start = close = use_vi_keys = complete_again = restore_terminal
 
     def _show(self, text: str) -> None:
         sys.stderr.write(text)

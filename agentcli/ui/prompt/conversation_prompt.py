@@ -120,9 +120,13 @@ class ConversationPrompt(Prompt):
     def suspended(self) -> Iterator[None]:
         entered, done = Event(), Event()
 
+        def give_way() -> None:
+            entered.set()
+            done.wait()
+
         def begin() -> None:
             self._draw()
-            self._lend(lambda: (entered.set(), done.wait()))
+            self._lend(give_way)
 
         self._call(begin)
         while not entered.wait(0.5) and self._thread.is_alive():
