@@ -129,12 +129,7 @@ class Bench:
         return Measured(done, report)
 
     def work(
-        self,
-        model: str,
-        steps: int,
-        *,
-        keep: bool = False,
-        env: Mapping[str, str] | None = None,
+        self, model: str, steps: int, *, keep: bool = False, env: Mapping[str, str] | None = None
     ) -> Measured:
         """A task of `steps` steps given to the agent; its answer is checked."""
         argv = [self.agent, "run", *agent_options(model), TASK]

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
+from typing import Any
 
 import pexpect
 import pytest
@@ -189,6 +190,12 @@ class Agent:
             encoding="utf-8",
         )
 
+    def ok(self, *arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
+        """Run `agent ARGUMENTS`, which ends with 0."""
+        done = self(*arguments, **options)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done
+
     def use(self, server: ModelServer, model: str = MODELS["chat_completions"]) -> Agent:
         """Talk to `server` from now on."""
         self.env |= {
@@ -199,6 +206,11 @@ class Agent:
             "ANTHROPIC_BASE_URL": server.url,
         }
         return self
+
+    def asks(self, server: ModelServer, model: str = MODELS["chat_completions"]) -> ModelServer:
+        """Talk to `server` from now on, and return it."""
+        self.use(server, model)
+        return server
 
     @property
     def sessions(self) -> list[Path]:

@@ -18,5 +18,9 @@ def bash(command: str) -> Reply:
     return Reply("", [Call("bash", {"command": command})])
 
 
+def call(name: str, /, **arguments: object) -> Reply:
+    return Reply("", [Call(name, arguments)])
+
+
 def write(path: str, content: str) -> Reply:
     return Reply("", [Call("write", {"path": path, "content": content})])

@@ -130,8 +130,8 @@ def test_a_package_counts_where_it_is_first(site, monkeypatch):
 def test_the_program_says_what_is_left_out():
     program = (
         "import warnings\n"
-        "from agentcli.cli import streams\n"
-        "streams.prepare()\n"
+        "from agentcli.cli.entry import prepare_streams\n"
+        "prepare_streams()\n"
         "warnings.warn('a part\\x1b[1m is left out')"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)

@@ -13,11 +13,11 @@ from typing import Any, Protocol
 from agentcli.app.builders import load_builder
 from agentcli.batch.folders import BatchFolders, locked, task_record
 from agentcli.batch.preparing import prepared, read_tasks
-from agentcli.batch.processes import LocalWorkers
 from agentcli.batch.ray_workers import RayWorkers, require_reachable
 from agentcli.batch.results import Ledger, Summary, markdown, plot, write_predictions
 from agentcli.batch.task import Activity, Order, Report, Result
 from agentcli.batch.worker import failed
+from agentcli.batch.worker_processes import LocalWorkers
 from agentcli.errors import AgentError, SessionError, TurnInterrupted, UsageError, os_error_text
 from agentcli.interrupts import shield
 from agentcli.llm.catalog import Catalog

@@ -17,10 +17,10 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from agentcli.app.configuration.store import use_configured_store
 from agentcli.batch.folders import BatchFolders
-from agentcli.batch.processes import LocalWorkers, Orders, send_line, take_stdout
 from agentcli.batch.ray_workers import Requirements, host, probes, requirements_here, why_unfit
 from agentcli.batch.task import Activity, Order, Report
 from agentcli.batch.worker import failed
+from agentcli.batch.worker_processes import LocalWorkers, Orders, send_line, take_stdout
 from agentcli.errors import AgentError, ConfigError, os_error_text
 from agentcli.system.homes import state_home
 

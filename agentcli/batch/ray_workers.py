@@ -24,8 +24,8 @@ from typing import Any
 import agentcli
 from agentcli.app.configuration.store import configured_store
 from agentcli.batch.folders import BatchFolders
-from agentcli.batch.processes import LineProgram
 from agentcli.batch.task import Order, Report
+from agentcli.batch.worker_processes import LineProgram
 from agentcli.errors import ConfigError, SessionError
 from agentcli.interrupts import shield
 from agentcli.system.homes import state_home

@@ -28,8 +28,8 @@ from agentcli.app.check import Check
 from agentcli.app.child_run import Follower
 from agentcli.app.configuration.store import use_configured_store
 from agentcli.batch.folders import BatchFolders, TaskPlace, TaskRecord, task_record
-from agentcli.batch.processes import Orders, send_line, take_stdout
 from agentcli.batch.task import Activity, CheckOutcome, Order, Report, Result, Status
+from agentcli.batch.worker_processes import Orders, send_line, take_stdout
 from agentcli.errors import (
     AgentError,
     SessionError,

@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from agentcli.app.check import CheckResult
-from agentcli.app.tries import Judgement
+from agentcli.app.attempts import Judgement
 from agentcli.messages import Usage
 from agentcli.ui.choices import aligned
 from agentcli.ui.screen import SPINNER, LiveRegion, Screen
@@ -18,13 +17,13 @@ from agentcli.ui.text import Line, Span, Style, plain, printable
 
 _HEADINGS = ("try", "session", "ended", "check", "changes", "cost", "time", "model")
 _FACTS = slice(3, 7)
-"""The columns that the line of a finished try shows, too."""
+"""The columns that the line of a finished attempt shows, too."""
 
 
 @dataclass
-class TryProgress:
-    """The progress of a try. `is_over` is set only once everything about it is known. Its costs are
-    its own, without those of the conversation before it."""
+class AttemptProgress:
+    """The progress of an attempt. `is_over` is set only once everything about it is known. Its
+    costs are its own, without those of the conversation before it."""
 
     number: int
     model: str = ""
@@ -48,7 +47,7 @@ class TryProgress:
     is_chosen: bool = False
 
     earlier: tuple[int, Usage, float | None] = (0, Usage(), 0.0)
-    """Steps, tokens and cost of this try's earlier runs."""
+    """Steps, tokens and cost of this attempt's earlier runs."""
 
     def begin_again(self) -> None:
         self.earlier = self.steps, self.usage, self.cost_usd
@@ -96,25 +95,25 @@ class TryProgress:
         }
 
 
-def best_of(tries: Sequence[TryProgress]) -> TryProgress | None:
-    """Return the good try with the smallest diff, of several such the cheapest; None if none is
+def best_of(attempts: Sequence[AttemptProgress]) -> AttemptProgress | None:
+    """Return the good attempt with the smallest diff, of several such the cheapest; None if none is
     good. If a price is unknown, tokens are compared instead."""
-    unpriced = any(each.cost_usd is None for each in tries)
+    unpriced = any(each.cost_usd is None for each in attempts)
 
-    def rank(each: TryProgress) -> tuple[float, ...]:
+    def rank(each: AttemptProgress) -> tuple[float, ...]:
         tokens = each.usage.prompt_tokens + each.usage.completion_tokens
         return each.judged.lines, tokens if unpriced else each.cost_usd or 0.0, each.number
 
-    return min((each for each in tries if each.is_good), key=rank, default=None)
+    return min((each for each in attempts if each.is_good), key=rank, default=None)
 
 
-class TriesView:
-    """Shows the tries on stderr; nothing when `quiet`."""
+class AttemptsView:
+    """Shows the attempts on stderr; nothing when `quiet`."""
 
-    def __init__(self, tries: Sequence[TryProgress], *, quiet: bool) -> None:
-        self._tries = tries
+    def __init__(self, attempts: Sequence[AttemptProgress], *, quiet: bool) -> None:
+        self._attempts = attempts
         self._quiet = quiet
-        self.screen = Screen(sys.stderr, region=LiveRegion(sys.stderr, most_rows=len(tries)))
+        self.screen = Screen(sys.stderr, region=LiveRegion(sys.stderr, most_rows=len(attempts)))
         self._told: set[int] = set()
 
     def draw(self) -> None:
@@ -123,9 +122,9 @@ class TriesView:
             return
         if self.screen.live:
             now = time.monotonic()
-            self.screen.flush([self.screen.row(_row(each, now)) for each in self._tries])
+            self.screen.flush([self.screen.row(_row(each, now)) for each in self._attempts])
             return
-        for each in self._tries:
+        for each in self._attempts:
             if each.is_over and each.number not in self._told:
                 self._told.add(each.number)
                 self.screen.put("note", [_row(each, time.monotonic())])
@@ -134,17 +133,17 @@ class TriesView:
     def table(self) -> None:
         if self._quiet:
             return
-        columns = len(_HEADINGS) - (not any(each.model for each in self._tries))
-        rows = [row[:columns] for row in (_HEADINGS, *map(_cells, self._tries))]
+        columns = len(_HEADINGS) - (not any(each.model for each in self._attempts))
+        rows = [row[:columns] for row in (_HEADINGS, *map(_cells, self._attempts))]
         lines = aligned([[Span(cell) for cell in row] for row in rows])
-        for line, each in zip(lines, [None, *self._tries], strict=True):
+        for line, each in zip(lines, [None, *self._attempts], strict=True):
             style: Style = "dim" if each is None else "bold" if each.is_chosen else ""
             mark = "→ " if each is not None and each.is_chosen else "  "
             self.screen.put("note", [[Span(mark + plain(line).rstrip(), style)]], whole=False)
         self.screen.flush()
 
 
-def _row(each: TryProgress, now: float) -> Line:
+def _row(each: AttemptProgress, now: float) -> Line:
     name = f"try {each.number}" + (f" ({printable(each.model)})" if each.model else "")
     if each.is_over:
         style: Style = "green" if each.is_good else "red"
@@ -158,17 +157,20 @@ def _row(each: TryProgress, now: float) -> Line:
     return [Span(f"{spinner} ", "cyan"), Span(f"{name}  "), Span(" · ".join(facts), "dim")]
 
 
-def _cells(each: TryProgress) -> tuple[str, ...]:
-    judged = each.judged
-    changes = ""
+def _cells(each: AttemptProgress) -> tuple[str, ...]:
+    judged, check = each.judged, each.judged.check
+    changes = checked = ""
     if judged.tree:
         lines = f" +{judged.added} -{judged.removed}" if judged.lines else ""
         changes = f"{count(judged.files, 'file')}{lines}"
+    if check is not None:
+        failed = "too long" if check.exit_code is None else f"exit {check.exit_code}"
+        checked = "passed" if check.passed else failed
     return (
         str(each.number),
         each.session_id,
         _ending(each),
-        _outcome(judged.check) if judged.check else "",
+        checked,
         changes,
         "$?" if each.cost_usd is None else money(each.cost_usd),
         duration(each.duration_s),
@@ -176,14 +178,8 @@ def _cells(each: TryProgress) -> tuple[str, ...]:
     )
 
 
-def _outcome(check: CheckResult) -> str:
-    if check.passed:
-        return "passed"
-    return "too long" if check.exit_code is None else f"exit {check.exit_code}"
-
-
-def _ending(each: TryProgress) -> str:
-    """Return how a try ended, in a word or two."""
+def _ending(each: AttemptProgress) -> str:
+    """Return how an attempt ended, in a word or two."""
     if each.exit_code == 0:
         return "done"
     why = each.reason or each.status or "failed"

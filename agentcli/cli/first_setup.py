@@ -134,10 +134,8 @@ class _Setup:
         if self.terminal.agrees("Does it need a key?", by_default=not own_machine):
             self.own[f"providers.{name}.api_key_env"] = variable
         options = {key.rpartition(".")[2]: value for key, value in self.own.items()}
-        providers = {
-            **self.builder.settings.providers,
-            name: ProviderSettings.model_validate(options),
-        }
+        own = {name: ProviderSettings.model_validate(options)}
+        providers = {**self.builder.settings.providers, **own}
         settings = self.builder.settings.model_copy(update={"providers": providers})
         self.builder = replace(self.builder, settings=settings)
         return name

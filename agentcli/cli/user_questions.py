@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 
 
 def ask_folders(workspace: Path, home: Path) -> list[str]:
-    """Return the folders that the user names, which may be none; an interrupt passes through."""
+    """Ask which folders may be written to, and return those that the user names, which may be none:
+    in the home folder and above it, nothing else is writable. An interrupt passes through."""
     question = (
         f"\n{reveal_hidden(what_it_is(workspace, home))}. Which folders in it may be changed?\n"
         "Name them, separated by spaces; press Enter to let nothing be changed.\n> "

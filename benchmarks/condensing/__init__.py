@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from benchmarks.condensing import plot, report
+from benchmarks.condensing import report
 from benchmarks.condensing.prices import MODELS, listed
 from benchmarks.report import Figure
 
@@ -23,7 +23,7 @@ def measure(folder: Path, *, quick: bool = False) -> tuple[list[Figure], list[st
     models = [listed(name) for name in MODELS]
     rows = report.rows(plan, models, lambda line: print(f"  {line}", file=sys.stderr, flush=True))
     report.write(folder / "condensing.json", rows, report.strides(plan, models))
-    plot.draw(rows, folder / "condensing.svg")
+    report.draw(rows, folder / "condensing.svg")
     figures = []
     for steps in plan.lengths:
         for window in plan.windows:

@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from benchmarks.condensing import early, plot, report
+from benchmarks.condensing import early, report
 from benchmarks.condensing.prices import MODELS, listed
 
 
@@ -27,7 +27,7 @@ def main() -> int:
     print(report.strides_table(decided))
     if options.output:
         report.write(options.output, rows, decided)
-        print(f"picture: {plot.draw(rows, options.output.with_suffix('.svg'))}", file=sys.stderr)
+        print(f"picture: {report.draw(rows, options.output.with_suffix('.svg'))}", file=sys.stderr)
     return 0
 
 

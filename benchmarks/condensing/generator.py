@@ -179,11 +179,7 @@ class _Maker:
             json.dumps({"path": path}),
             FileReadAction(path=path),
             FileReadObservation(
-                path=path,
-                content=content,
-                digest=fact,
-                lines_shown=(1, lines),
-                lines_total=lines,
+                path=path, content=content, digest=fact, lines_shown=(1, lines), lines_total=lines
             ),
             fact,
         )
@@ -222,11 +218,7 @@ class _Maker:
             json.dumps({"command": command}),
             CmdRunAction(command=command),
             CmdOutputObservation.model_validate(
-                {
-                    "command": command,
-                    "content": _text(fact, self._size(kind)),
-                    "metadata": metadata,
-                }
+                {"command": command, "content": _text(fact, self._size(kind)), "metadata": metadata}
             ),
             fact,
         )

@@ -102,11 +102,7 @@ def built(setting: Setting, **settings: object) -> Memory:
 def _simpler(setting: Setting, condenser: str) -> Memory:
     """Another condenser, with marks of its own: a better default is to help ours alone."""
     return built(
-        setting,
-        condenser=condenser,
-        high_water=0.75,
-        low_water=0.5,
-        max_event_chars=_EVENT_CHARS,
+        setting, condenser=condenser, high_water=0.75, low_water=0.5, max_event_chars=_EVENT_CHARS
     )
 
 

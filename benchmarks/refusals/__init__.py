@@ -8,8 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from agentcli.events.observations import ErrorObservation
-from benchmarks.refusals.corpus import HARMFUL, HARMLESS, Sample, samples
-from benchmarks.refusals.world import World, make_world
+from benchmarks.refusals.world import HARMFUL, HARMLESS, Sample, World, make_world, samples
 from benchmarks.report import Figure
 
 PART = "Refusals"

@@ -22,9 +22,9 @@ _OURS = "every word is ours"
 _USERS = "the words are those of the user's own settings or environment"
 _SHELL = "what is started is a shell or the layer around it; texts are its input"
 STARTS = {
-    "app/requirements.py": _STDIN,
-    "app/recorder.py": "paths are in the environment",
-    "batch/processes.py": _STDIN,
+    "app/checks/requirement_spec.py": _STDIN,
+    "app/replay/recorder.py": "paths are in the environment",
+    "batch/worker_processes.py": _STDIN,
     "browser/browser.py": _STDIN,
     "checkpoints/scan.py": "names follow -path, and begin with ./",
     "checkpoints/objects.py": "names of objects come by stdin, paths with them",

@@ -11,12 +11,11 @@ import pytest
 from agentcli.events.observations import FileReadObservation
 from agentcli.memory.condensation_cost import Prices
 from benchmarks import condensing
-from benchmarks.condensing import plot, report
+from benchmarks.condensing import report
 from benchmarks.condensing.generator import SIZES, Shape, session
 from benchmarks.condensing.policies import OURS, policies
 from benchmarks.condensing.prices import CACHES, MODELS, Cache, Model, Sent, listed
-from benchmarks.condensing.simulate import replay, summary
-from benchmarks.condensing.strides import Course, followed, never, optimum, ours
+from benchmarks.condensing.simulate import Course, followed, never, optimum, ours, replay, summary
 
 CACHE = Cache(least=1_000, unit=100, lifetime_s=300.0)
 MODEL = Model("anthropic/test", 3e-6, 3e-7, 3.75e-6, 15e-6, CACHE)
@@ -217,7 +216,7 @@ def test_tables_verdicts_and_bars_name_every_policy(story):
     plan = replace(report.QUICK, lengths=(60,))
     rows = report.rows(plan, [MODEL])
     text = report.table(rows, 60, plan.windows[0])
-    bars = plot.characters(rows)
+    bars = report.characters(rows)
     for policy in policies():
         assert f"| {policy.name} |" in text
         assert policy.name in bars

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.refusals import attack, judge, run_harmless
-from benchmarks.refusals.corpus import HARMFUL, HARMLESS, Sample, samples
-from benchmarks.refusals.world import make_world
+from benchmarks.refusals.world import HARMFUL, HARMLESS, Sample, make_world, samples
 from tests.sandbox.sandboxes import LAYERS
 
 needs_bubblewrap = pytest.mark.skipif("bubblewrap" not in LAYERS, reason="needs bubblewrap")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pexpect
 import pytest
 
 from tests.emulated import Emulated
@@ -26,3 +27,17 @@ def talk(agent):
     yield start
     for terminal in opened:
         terminal.close()
+
+
+@pytest.fixture
+def at_terminal(agent):
+    """Starts `agent` in a pty; `options` are those of `spawn`, or variables."""
+    running = []
+
+    def start(*arguments: str, **options: object) -> pexpect.spawn:
+        running.append(agent.spawn(*arguments, **options))
+        return running[-1]
+
+    yield start
+    for child in running:
+        child.close(force=True)

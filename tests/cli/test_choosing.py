@@ -14,25 +14,11 @@ from agentcli.sessions.finder import state_of
 from tests.cli.test_run import wait_for
 from tests.conftest import LIMIT_S
 from tests.emulated import Emulated
+from tests.scripted import bash
 from tests.server import Call, Reply
 
 LIST = "Esc leaves"
 BUSY = "echo > begun.tmp; mv begun.tmp begun; sleep 1000"
-
-
-@pytest.fixture
-def at_terminal(agent):
-    """Start `agent` in a pty; what was shown until the end is told by `ended`."""
-    running = []
-
-    def start(*arguments: str, columns: int = 80, **env: str) -> pexpect.spawn:
-        child = agent.spawn(*arguments, rows=30, columns=columns, **env)
-        running.append(child)
-        return child
-
-    yield start
-    for child in running:
-        child.close(force=True)
 
 
 def ended(child: pexpect.spawn) -> str:
@@ -47,10 +33,9 @@ def three(agent, serve):
     """Sessions `fix the test`, `write docs` (named docs) and `what is this`, and more replies."""
     answers = ["one", "two", "three", "went on", "went on again"]
     # Every change to another session begins the requests anew.
-    server = serve([Reply(text) for text in answers], sessions=5)
-    agent.use(server)
+    server = agent.asks(serve([Reply(text) for text in answers], sessions=5))
     for task, *flags in (["fix the test"], ["write docs", "--name", "docs"], ["what is this"]):
-        assert agent("run", task, *flags).returncode == 0
+        agent.ok("run", task, *flags)
     return server
 
 
@@ -119,8 +104,7 @@ def test_what_is_no_session_is_answered_with_what_may_have_been_meant(agent, thr
 
 
 def test_a_folder_that_is_gone_is_named(agent, serve, tmp_path):
-    server = serve([Reply("one"), Reply("two")])
-    agent.use(server)
+    agent.use(serve([Reply("one"), Reply("two")]))
     agent("run", "start", "--name", "mine")
     shutil.rmtree(agent.workspace)
     done = agent("resume", "mine", "more", cwd=tmp_path)
@@ -151,19 +135,15 @@ def test_verbose_says_it_all_in_a_log_file_too_and_json_stays_json(agent, three)
 
 
 @pytest.fixture
-def list_of(agent):
+def list_of(talk):
     """The list of `agent ARGUMENTS` in an emulated terminal."""
-    running = []
 
-    def start(*arguments: str, columns: int = 80, rows: int = 24) -> Emulated:
-        command, place = [*agent.command, *arguments], (agent.workspace, agent.environment)
-        running.append(Emulated(command, *place, columns=columns, rows=rows))
-        running[-1].until(LIST)
-        return running[-1]
+    def start(*arguments: str, **size: int) -> Emulated:
+        terminal = talk(*arguments, **size)
+        terminal.until(LIST)
+        return terminal
 
-    yield start
-    for terminal in running:
-        terminal.close()
+    return start
 
 
 def marked(task: str):
@@ -224,10 +204,7 @@ def test_the_list_has_colours_unless_they_are_not_wanted(agent, three, at_termin
 
 
 def test_an_interrupted_session_is_picked_and_says_where_it_stands(agent, serve, list_of):
-    script = [
-        Reply("I **look** first.", [Call("bash", {"command": BUSY})]),
-        Reply("Went on."),
-    ]
+    script = [Reply("I **look** first.", [Call("bash", {"command": BUSY})]), Reply("Went on.")]
     server = serve(script)
     process = agent.use(server).start("run", "fix the test")
     wait_for(agent.workspace / "begun", process)
@@ -247,7 +224,7 @@ def test_an_interrupted_session_is_picked_and_says_where_it_stands(agent, serve,
 
 
 def test_a_session_in_use_is_marked_and_its_holder_named(agent, serve, list_of):
-    server = serve([Reply("", [Call("bash", {"command": BUSY})])])
+    server = serve([bash(BUSY)])
     process = agent.use(server).start("run", "x")
     wait_for(agent.workspace / "begun", process)
     terminal = list_of("resume")

@@ -13,6 +13,7 @@ import pytest
 from agentcli.cli.conversation.control import ConversationControl
 from agentcli.ui.prompt.control import Submission
 from tests.emulated import Emulated
+from tests.scripted import write
 from tests.server import Call, Paused, Reply
 from tests.server.samples import PNG
 
@@ -36,14 +37,26 @@ def after(row: str):
     return lambda rows: row in rows and ">" in rows[rows.index(row) :]
 
 
+def ready(talk, *arguments: str) -> Emulated:
+    terminal = talk(*arguments)
+    terminal.until(READY)
+    return terminal
+
+
+def at_work(talk) -> Emulated:
+    """A conversation in which `running()` runs."""
+    terminal = talk("wait for it", "--yolo")
+    terminal.until("while [ ! -e go ]")
+    return terminal
+
+
 def running(command: str = "while [ ! -e go ]; do sleep 0.02; done") -> Reply:
     return Reply("", [Call("bash", {"command": command})])
 
 
 @pytest.mark.parametrize(("columns", "plain"), [(60, True), (80, False), (120, True)])
 def test_one_message_after_another(agent, serve, talk, columns, plain):
-    server = serve([Reply("Hello, **you**."), Reply("Second answer.")])
-    agent.use(server)
+    server = agent.asks(serve([Reply("Hello, **you**."), Reply("Second answer.")]))
     terminal = talk(columns=columns, **({"NO_COLOR": "1"} if plain else {}))
     terminal.until(READY)
     terminal.type("first thing\r").until("Hello, you.")
@@ -87,10 +100,8 @@ def test_a_line_that_was_typed_before_there_was_a_prompt_is_a_message(agent, ser
 def test_what_is_typed_while_it_works_is_heard_at_the_next_step_or_after_the_turn(
     agent, serve, talk
 ):
-    server = serve([running(), Reply("All heard."), Reply("And that too.")])
-    agent.use(server)
-    terminal = talk("wait for it", "--yolo")
-    terminal.until("while [ ! -e go ]")
+    server = agent.asks(serve([running(), Reply("All heard."), Reply("And that too.")]))
+    terminal = at_work(talk)
     terminal.type("steer left\r").until("next: steer left")
     terminal.type("then tidy up\t").until("after the turn: then tidy up")
     (agent.workspace / "go").touch()
@@ -103,10 +114,8 @@ def test_what_is_typed_while_it_works_is_heard_at_the_next_step_or_after_the_tur
 
 
 def test_a_queued_message_is_taken_back_and_edited(agent, serve, talk):
-    server = serve([running(), Reply("Heard."), Reply("Heard too.")])
-    agent.use(server)
-    terminal = talk("wait for it", "--yolo")
-    terminal.until("while [ ! -e go ]")
+    server = agent.asks(serve([running(), Reply("Heard."), Reply("Heard too.")]))
+    terminal = at_work(talk)
     terminal.type("left\r").until("next: left")
     terminal.type("\x1b[A").until("> left")
     terminal.type(" and up\r").until("next: left and up")
@@ -116,12 +125,10 @@ def test_a_queued_message_is_taken_back_and_edited(agent, serve, talk):
 
 
 def test_an_image_is_taken_back_with_its_message(agent, serve, talk):
-    server = serve([running(), Reply("A dot.")])
-    agent.use(server)
+    server = agent.asks(serve([running(), Reply("A dot.")]))
     picture = agent.workspace / "dot.png"
     picture.write_bytes(base64.b64decode(PNG))
-    terminal = talk("wait for it", "--yolo")
-    terminal.until("while [ ! -e go ]")
+    terminal = at_work(talk)
     terminal.type(f"see \x1b[200~{picture}\x1b[201~").until("> see [image #1: dot.png]")
     terminal.type("\r").until("next: see")
     terminal.type("\x1b[A").until("> see [image #1: dot.png]")
@@ -157,20 +164,19 @@ class Box(dict[str, str]):
 
 @pytest.mark.parametrize("key", [ESC, CTRL_C])
 def test_interrupting_leaves_the_conversation_open(agent, serve, talk, key):
-    server = serve([running(), Reply("Something else then.")])
-    agent.use(server)
-    terminal = talk("wait for it", "--yolo")
-    terminal.until("while [ ! -e go ]")
+    server = agent.asks(serve([running(), Reply("Something else then.")]))
+    terminal = at_work(talk)
     terminal.type(key).until("interrupted after")
     terminal.type("do something else\r").until("Something else then.")
     assert "interrupted by the user" in str(server.requests[1].body)
 
 
-def test_interrupting_a_reply_that_streams(agent, serve, talk):
+def test_a_reply_that_streams_is_interrupted_and_no_command_for_ctrl_b(agent, serve, talk):
     hold = threading.Event()
     agent.use(serve([Paused(hold, Reply("One two three four five."), after=2), Reply("Again.")]))
     terminal = talk("speak to me")
     terminal.until("One")
+    terminal.type(CTRL_B).until("no command is running")
     terminal.type(ESC).until("interrupted after")
     hold.set()
     terminal.type("again\r").until("Again.")
@@ -206,13 +212,12 @@ def test_ctrl_b_sends_the_running_command_to_the_background(agent, serve, talk):
         running("true"),
         Reply("It is built."),
     ]
-    server = serve(replies)
-    agent.use(server)
+    server = agent.asks(serve(replies))
     terminal = talk("build it", "--yolo")
     terminal.until(lambda rows: "begun" in map(str.strip, rows))
     terminal.type(CTRL_B).until("in the background as job-1")
     terminal.until("It is built.")
-    told = [str(m["content"]) for m in server.requests[-1].body["messages"] if m["role"] == "tool"]
+    told = server.results
     assert "begun\n[job job-1 runs" in told[0]
     assert "the user sent this command to the background" in told[0]
     assert "all built" in told[1]
@@ -234,20 +239,10 @@ def test_a_window_that_is_closed_ends_it_and_nobody_is_said_to_have_interrupted(
     assert "by the user" not in agent("sessions", "show", "--full").stdout
 
 
-def test_ctrl_b_is_for_commands(agent, serve, talk):
-    hold = threading.Event()
-    agent.use(serve([Paused(hold, Reply("One two three four five."), after=2)]))
-    terminal = talk("say it")
-    terminal.until("One")
-    terminal.type(CTRL_B).until("no command is running")
-    hold.set()
-    terminal.until("five.")
-
-
 def test_ctrl_c_clears_the_line_then_leaves(agent, serve, talk):
     agent.use(serve([]))
-    terminal = talk()
-    terminal.until(READY)
+    terminal = ready(talk)
+    terminal.type("/hepl\r").until("did you mean /help?")
     terminal.type("nonsense").until("> nonsense")
     terminal.type(CTRL_C).until(lambda rows: not any("nonsense" in row for row in rows))
     terminal.type(CTRL_C).until("Ctrl-C again leaves")
@@ -257,8 +252,7 @@ def test_ctrl_c_clears_the_line_then_leaves(agent, serve, talk):
 
 
 def test_an_approval_takes_the_terminal_and_gives_it_back(agent, serve, talk):
-    server = serve([running("touch asked"), Reply("Touched.")])
-    agent.use(server)
+    agent.use(serve([running("touch asked"), Reply("Touched.")]))
     terminal = talk("--no-sandbox", "touch it")
     terminal.until("touch asked")
     terminal.until("yes, once")
@@ -269,10 +263,8 @@ def test_an_approval_takes_the_terminal_and_gives_it_back(agent, serve, talk):
 
 
 def test_a_long_paste_is_a_chip_and_arrives_whole(agent, serve, talk):
-    server = serve([Reply("Read."), Reply("Read it.")])
-    agent.use(server)
-    terminal = talk()
-    terminal.until(READY)
+    server = agent.asks(serve([Reply("Read."), Reply("Read it.")]))
+    terminal = ready(talk)
     pasted = "\n".join(f"line {number}" for number in range(2000))
     terminal.type(f"look: \x1b[200~{pasted}\x1b[201~").until("[pasted #1: 2,000 lines]")
     terminal.type("\r").until("Read.")
@@ -287,22 +279,14 @@ def test_a_long_paste_is_a_chip_and_arrives_whole(agent, serve, talk):
     assert "pasted" not in kept
 
 
-def test_a_paste_that_is_not_marked_sends_nothing_by_itself(agent, serve, talk):
-    server = serve([Reply("Read.")])
-    agent.use(server)
-    terminal = talk()
-    terminal.until(READY)
+def test_several_lines_are_one_message_pasted_or_typed(agent, serve, talk):
+    server = agent.asks(serve([Reply("Read it."), Reply("A path."), Reply("Read.")]))
+    terminal = ready(talk)
     terminal.type("one\rtwo\rthree").until("three")
     assert not server.requests
-    terminal.type("\r").until("Read.")
+    terminal.type("\r").until("Read it.")
     assert "one\ntwo\nthree" in said(server)
-
-
-def test_multiple_lines(agent, serve, talk):
-    server = serve([Reply("Read.")])
-    agent.use(server)
-    terminal = talk()
-    terminal.until(READY)
+    terminal.type("/tmp/x is what?\r").until("A path.")
     for keys, seen in (("one\\", "one\\"), ("\r", ""), ("two", "two"), ("\x1b\r", ""), ("3", "3")):
         terminal.type(keys).until(seen)
     terminal.type("\r").until("Read.")
@@ -310,15 +294,13 @@ def test_multiple_lines(agent, serve, talk):
 
 
 def test_files_are_completed_without_what_git_ignores(agent, serve, talk):
-    server = serve([Reply("Read.")])
-    agent.use(server)
+    server = agent.asks(serve([Reply("Read.")]))
     (agent.workspace / "src").mkdir()
     (agent.workspace / "src" / "main_loop.py").touch()
     (agent.workspace / ".gitignore").write_text("built\n")
     (agent.workspace / "built").mkdir()
     (agent.workspace / "built" / "main_old.py").touch()
-    terminal = talk()
-    terminal.until(READY)
+    terminal = ready(talk)
     terminal.type("see @mainlo").until("@src/main_loop.py")
     rows = terminal.type("\x7f\x7f").until("@src/main_loop.py")
     assert not any("main_old" in row for row in rows)
@@ -328,10 +310,8 @@ def test_files_are_completed_without_what_git_ignores(agent, serve, talk):
 
 
 def test_a_command_of_ones_own_goes_into_the_conversation_or_not(agent, serve, talk):
-    server = serve([Reply("Read.")])
-    agent.use(server)
-    terminal = talk()
-    terminal.until(READY)
+    server = agent.asks(serve([Reply("Read.")]))
+    terminal = ready(talk)
     terminal.type("!!echo unseen $((6 * 7))\r").until(after("unseen 42"))
     terminal.type("!echo seen $((6 * 8))\r").until(after("seen 48"))
     terminal.type("what was that?\r").until("Read.")
@@ -341,10 +321,8 @@ def test_a_command_of_ones_own_goes_into_the_conversation_or_not(agent, serve, t
 
 
 def test_what_a_command_of_ones_own_does_not_read_stays_in_the_line(agent, serve, talk):
-    server = serve([Reply("Read.")])
-    agent.use(server)
-    terminal = talk()
-    terminal.until(READY)
+    server = agent.asks(serve([Reply("Read.")]))
+    terminal = ready(talk)
     terminal.type("!!printf begun; while [ ! -e go ]; do sleep 0.02; done; printf over\r")
     terminal.until(lambda rows: "begun" in rows).clear()
     terminal.type("too early").until("beguntoo early")
@@ -353,24 +331,10 @@ def test_what_a_command_of_ones_own_does_not_read_stays_in_the_line(agent, serve
     assert rows[rows.index("> too early") - 1] == "beguntoo earlyover"
     terminal.type("\r").until("Read.")
     assert "too early" in said(server)
-
-
-def test_a_command_of_ones_own_that_goes_on_in_the_background_is_not_waited_for(agent, serve, talk):
-    agent.use(serve([]))
-    terminal = talk()
-    terminal.until(READY)
-    terminal.type("!!sleep 1000 & echo begun\r").until(after("begun"))
+    # Nor is what it leaves in the background waited for.
+    terminal.until("done in")
+    terminal.type("!!sleep 1000 & echo left\r").until(after("left"))
     terminal.type("typed").until("> typed")
-
-
-def test_a_mistyped_command_is_said_and_not_sent(agent, serve, talk):
-    server = serve([Reply("A path.")])
-    agent.use(server)
-    terminal = talk()
-    terminal.until(READY)
-    terminal.type("/hepl\r").until("did you mean /help?")
-    terminal.type("/tmp/x is what?\r").until("A path.")
-    assert len(server.requests) == 1
 
 
 def test_all_that_was_done_is_shown_in_a_pager(agent, serve, talk):
@@ -383,13 +347,7 @@ def test_all_that_was_done_is_shown_in_a_pager(agent, serve, talk):
 
 
 def test_the_mode_changes_and_holds(agent, serve, talk):
-    server = serve(
-        [
-            Reply("", [Call("write", {"path": "new.txt", "content": "x"})]),
-            Reply("Tried."),
-        ]
-    )
-    agent.use(server)
+    server = agent.asks(serve([write("new.txt", "x"), Reply("Tried.")]))
     terminal = talk()
     terminal.until("ask (Shift-Tab)")
     terminal.type(SHIFT_TAB).until("auto-edit (Shift-Tab)")
@@ -399,10 +357,9 @@ def test_the_mode_changes_and_holds(agent, serve, talk):
     assert "plan mode" in str(server.requests[1].body["messages"])
 
 
-def test_sigterm_ends_it_and_the_terminal_is_as_before(agent, serve, talk):
+def test_sigterm_ends_it(agent, serve, talk):
     agent.use(serve([running()]))
-    terminal = talk("wait for it", "--yolo")
-    terminal.until("while [ ! -e go ]")
+    terminal = at_work(talk)
     terminal.child.kill(signal.SIGTERM)
     assert terminal.ended() == 143
 
@@ -425,8 +382,7 @@ def test_when_it_is_made_to_quit_pastes_are_no_longer_marked(agent, serve, talk,
 
 
 def test_without_a_terminal_it_says_what_to_do(agent, serve):
-    server = serve([Reply("Done.")])
-    agent.use(server)
+    agent.use(serve([Reply("Done.")]))
     done = agent("do a thing")
     assert done.returncode == 2
     assert 'agent run "do a thing"' in done.stderr
@@ -434,10 +390,8 @@ def test_without_a_terminal_it_says_what_to_do(agent, serve):
 
 
 def test_what_waits_when_it_is_interrupted_is_held_until_it_is_sent(agent, serve, talk):
-    server = serve([running(), Reply("Heard now.")])
-    agent.use(server)
-    terminal = talk("wait for it", "--yolo")
-    terminal.until("while [ ! -e go ]")
+    server = agent.asks(serve([running(), Reply("Heard now.")]))
+    terminal = at_work(talk)
     terminal.type("and turn left\r").until("next: and turn left")
     terminal.type(ESC).until("held, Enter sends it: and turn left")
     assert len(server.requests) == 1
@@ -447,8 +401,7 @@ def test_what_waits_when_it_is_interrupted_is_held_until_it_is_sent(agent, serve
 
 
 def test_earlier_lines_are_there_in_a_later_conversation(agent, serve, talk):
-    server = serve([Reply("One."), Reply("Two.")])
-    agent.use(server)
+    agent.use(serve([Reply("One."), Reply("Two.")]))
     first = talk("begin with this")
     first.until("One.")
     first.type("the key is sk-ant-api03-abcdefghijklmnop0123456789\r").until("Two.")
@@ -464,12 +417,10 @@ def test_earlier_lines_are_there_in_a_later_conversation(agent, serve, talk):
 
 
 def test_an_image_dropped_on_the_terminal_goes_with_the_message(agent, serve, talk):
-    server = serve([Reply("A dot.")])
-    agent.use(server)
+    server = agent.asks(serve([Reply("A dot.")]))
     picture = agent.workspace / "a dot.png"
     picture.write_bytes(base64.b64decode(PNG))
-    terminal = talk()
-    terminal.until(READY)
+    terminal = ready(talk)
     dropped = str(picture).replace(" ", "\\ ")
     terminal.type(f"what is \x1b[200~{dropped}\x1b[201~?").until("[image #1: a dot.png]?")
     terminal.type("\r").until("A dot.")
@@ -478,8 +429,9 @@ def test_an_image_dropped_on_the_terminal_goes_with_the_message(agent, serve, ta
 
 @pytest.mark.parametrize("way", ["--plain", "TERM=dumb"])
 def test_lines_only_and_nothing_redrawn(agent, serve, talk, way):
-    server = serve([running("touch asked"), Reply("Touched, **you**."), Reply("Read both.")])
-    agent.use(server)
+    server = agent.asks(
+        serve([running("touch asked"), Reply("Touched, **you**."), Reply("Read both.")])
+    )
     arguments = ["--no-sandbox", *(["--plain"] if way == "--plain" else [])]
     terminal = talk(*arguments, **({} if way == "--plain" else {"TERM": "dumb"}))
     terminal.until(lambda rows: ">" in rows)
@@ -496,28 +448,21 @@ def test_lines_only_and_nothing_redrawn(agent, serve, talk, way):
 
 
 def test_a_mentioned_session_is_told_with_the_message(agent, serve, talk):
-    server = serve([Reply("It was the lock."), Reply("As before.")], sessions=2)
-    agent.use(server)
+    replies = [Reply("It was the lock."), Reply("Hm."), running(), Reply("As before.")]
+    server = agent.asks(serve(replies, sessions=2))
     agent("run", "--name", "earlier", "why does it hang?")
-    terminal = talk()
-    terminal.until(READY)
+    terminal = ready(talk, "--yolo")
     terminal.type("again, see @hang").until("@session:")
     terminal.type("\t").until("> again, see @session:2")
-    terminal.type("\r").until("As before.")
+    terminal.type("\r").until("Hm.")
     assert "was about: why does it hang?" in said(server)
-    assert "It was the lock." in said(server)
-
-
-def test_a_session_is_mentioned_while_the_agent_works_too(agent, serve, talk):
-    server = serve([Reply("It was the lock."), running(), Reply("As before.")], sessions=2)
-    agent.use(server)
-    agent("run", "--name", "earlier", "why does it hang?")
-    terminal = talk("wait for it", "--yolo")
-    terminal.until("while [ ! -e go ]")
+    assert said(server).count("It was the lock.") == 1
+    terminal.until("done in")
+    terminal.type("wait for it\r").until("while [ ! -e go ]")
     terminal.type("see @session:never\r").until("there is no session 'never'")
     terminal.type("\x15see @hang").until("@session:")
     terminal.type("\t").until("> see @session:2")
     terminal.type("\r").until("next: see @session:2")
     (agent.workspace / "go").touch()
     terminal.until("As before.")
-    assert "It was the lock." in said(server)
+    assert said(server).count("It was the lock.") == 2

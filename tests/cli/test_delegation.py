@@ -15,9 +15,10 @@ import pytest
 from agentcli.events.actions import CmdRunAction
 from agentcli.events.observations import DelegateObservation, DelegateStartedObservation
 from agentcli.sessions.session import SessionRecord, read_session
-from tests.cli.test_budget import priced
+from tests.cli.test_limits import priced
 from tests.cli.test_run import wait_for
 from tests.conftest import LIMIT_S, MODELS
+from tests.scripted import bash, call
 from tests.server import Call, Recorded, Reply, Usage
 
 MANY = 99
@@ -65,10 +66,9 @@ def test_an_explorer_reads_and_reports(agent, serve):
     (agent.workspace / "a.py").write_text("answer = 42\n")
     play = by_task(
         parent=[Reply("", [delegate("look for the answer")]), Reply("It is 42.")],
-        look=[Reply("", [Call("grep", {"pattern": "answer"})]), Reply("a.py:1 says 42.")],
+        look=[call("grep", pattern="answer"), Reply("a.py:1 says 42.")],
     )
-    server = serve(play=play, sessions=MANY)
-    agent.use(server)
+    server = agent.asks(serve(play=play, sessions=MANY))
     done = agent("run", "parent task")
     assert (done.returncode, done.stdout) == (0, "It is 42.\n"), done.stderr
     parent, [child] = records(agent)
@@ -92,23 +92,21 @@ def test_a_coder_changes_files_and_the_parent_knows(agent, serve):
     again = Call("edit", {"path": "a.py", "old_str": "42", "new_str": "43"})
     play = by_task(
         parent=[
-            Reply("", [Call("read", {"path": "a.py"})]),
+            call("read", path="a.py"),
             Reply("", [delegate("mend it", "coder")]),
             Reply("", [again]),
             Reply("Done."),
         ],
         mend=[Reply("", [Call("read", {"path": "a.py"}), mend]), Reply("It is 42 now.")],
     )
-    server = serve(play=play, sessions=MANY)
-    agent.use(server)
-    done = agent("run", "parent task")
-    assert done.returncode == 0, done.stderr
+    server = agent.asks(serve(play=play, sessions=MANY))
+    agent.ok("run", "parent task")
     [report] = reports(records(agent)[0])
     assert report.files_changed == ("a.py",)
     told = last_results(server.requests[-1])
     assert "It changed a.py" in told
     assert "a.py was changed on disk since you last read or wrote it" in told
-    assert agent("undo").returncode == 0
+    agent.ok("undo")
     assert (agent.workspace / "a.py").read_text() == "answer = 41\n"
 
 
@@ -135,10 +133,10 @@ def test_three_explorers_are_at_work_at_once(agent, serve):
 def test_children_that_come_to_no_good_end_are_told_of(agent, serve):
     """One says that it failed, one is stuck, one has its limit, one asks for an agent that there is
     not; and the one at its limit goes on when it is asked to."""
-    same = Reply("", [Call("read", {"path": "gone.txt"})])
-    steps = [Reply("", [Call("glob", {"pattern": f"*.{n}"})]) for n in range(12)]
+    same = call("read", path="gone.txt")
+    steps = [call("glob", pattern=f"*.{n}") for n in range(12)]
     left = by_task(
-        fail=[Reply("", [Call("finish", {"status": "failure", "answer": "I can't."})])],
+        fail=[call("finish", status="failure", answer="I can't.")],
         loop=[same] * 20,
         long=[*steps[:11], Reply("Half of it."), Reply("The other half.")],
     )
@@ -186,7 +184,7 @@ def working(request: Recorded) -> Reply:
         )
     if told:
         return Reply("It is done.")
-    return Reply("", [Call("bash", {"command": "echo once >> effects"})])
+    return bash("echo once >> effects")
 
 
 def cut_after(folder: Path, last: int) -> None:
@@ -203,7 +201,7 @@ def cut_after(folder: Path, last: int) -> None:
 @pytest.mark.campaign
 def test_killed_at_any_moment_parent_and_child_go_on_and_nothing_is_done_twice(agent, serve):
     agent.use(serve(play=working, sessions=MANY))
-    assert agent("run", "parent task").returncode == 0
+    agent.ok("run", "parent task")
     parent, [child] = records(agent)
     kept = agent.home / "kept"
     shutil.copytree(parent.folder.parent, kept)
@@ -237,7 +235,7 @@ def test_killed_while_the_child_is_busy(agent, serve):
         told = last_results(request)
         if task_of(request).startswith("parent"):
             return Reply("", [delegate("do", "coder")]) if not told else Reply("All is done.")
-        return Reply("I see.") if told else Reply("", [Call("bash", {"command": busy})])
+        return Reply("I see.") if told else bash(busy)
 
     agent.use(serve(play=play, sessions=MANY))
     process = agent.start("run", "parent task")
@@ -266,7 +264,7 @@ def test_interrupted_they_stop_together_and_go_on_together(agent, serve, how):
             both = [delegate("one side"), delegate("two sides"), delegate("do", "coder")]
             return Reply("All is done.") if told else Reply("", both)
         if not told:
-            return Reply("", [Call("glob", {"pattern": "*"})])
+            return call("glob", pattern="*")
         asked.release()
         free.wait(LIMIT_S)
         return Reply(f"{word} looked.")
@@ -299,10 +297,9 @@ def test_who_says_something_else_is_heard_at_once(agent, serve):
             return Reply("As you say.") if told else Reply("", [delegate("look at it")])
         asked.release()
         free.wait(LIMIT_S)
-        return Reply("", [Call("glob", {"pattern": "*"})])
+        return call("glob", pattern="*")
 
-    server = serve(play=play, sessions=MANY)
-    agent.use(server)
+    server = agent.asks(serve(play=play, sessions=MANY))
     process = agent.start("run", "parent task")
     assert asked.acquire(timeout=LIMIT_S)
     process.send_signal(signal.SIGINT)
@@ -336,7 +333,7 @@ def test_children_stay_out_of_lists_and_go_with_their_parent(agent, serve):
         of_child["cost_usd"] + told["rows"][0]["cost_usd"]
     )
     assert f"explorer {child.folder.name}" in agent("sessions", "show", "--cost").stdout
-    assert agent("sessions", "rm", parent.folder.name, "--yes").returncode == 0
+    agent.ok("sessions", "rm", parent.folder.name, "--yes")
     assert not agent.sessions
 
 
@@ -358,15 +355,13 @@ def test_agents_are_files_and_those_of_a_project_count_when_it_is_trusted(agent,
     assert "bad.toml sets the unknown key 'approval'" in told.stderr
     assert told.stderr.count("has a bad max_turns: ") == 2
     assert told.stderr.count("has a bad max_budget_usd: ") == 1
-    assert agent("trust", "--yes").returncode == 0
+    agent.ok("trust", "--yes")
     play = by_task(
         parent=[Reply("", [delegate("look here", "reviewer")]), Reply("Done.")],
         look=[Reply("No mistakes.")],
     )
-    server = serve(play=play, sessions=MANY)
-    agent.use(server)
-    done = agent("run", "parent task")
-    assert done.returncode == 0, done.stderr
+    server = agent.asks(serve(play=play, sessions=MANY))
+    agent.ok("run", "parent task")
     body = server.requests[1].body
     assert [tool["function"]["name"] for tool in body["tools"]] == ["grep", "read"]
     assert "Look for mistakes." in body["messages"][0]["content"]
@@ -386,8 +381,7 @@ def test_children_spend_the_parents_money_and_go_on_when_there_is_more(agent, se
         calls = [delegate("one side"), delegate("two sides")]
         return Reply("Done.", usage=usage) if told else Reply("", calls, usage=usage)
 
-    server = serve(play=play, sessions=MANY)
-    agent.use(server)
+    agent.use(serve(play=play, sessions=MANY))
     priced(agent, MODELS["chat_completions"])
     done = agent("run", "parent task", "--max-budget-usd", "0.09", "--json")
     result = json.loads(done.stdout.splitlines()[-1])
@@ -419,8 +413,7 @@ def test_a_child_reads_no_secret_and_widens_no_policy(agent, serve):
         parent=[Reply("", [delegate("steal it", "coder")]), Reply("Gave up.")],
         steal=[*(Reply("", [each]) for each in (*tries, outside)), Reply("Could not.")],
     )
-    server = serve(play=play, sessions=MANY)
-    agent.use(server)
+    server = agent.asks(serve(play=play, sessions=MANY))
     done = agent("run", "parent task")
     assert done.returncode == 5, done.stderr
     assert "approval was needed" in done.stderr
@@ -494,9 +487,8 @@ def test_a_child_may_delegate_and_its_child_may_not(agent, serve):
         do=[Reply("", [delegate("part of it", "coder")]), Reply("Did it.")],
         part=[Reply("", [delegate("more")]), Reply("Alone then.")],
     )
-    server = serve(play=play, sessions=MANY)
-    agent.use(server)
-    assert agent("run", "parent task").returncode == 0
+    server = agent.asks(serve(play=play, sessions=MANY))
+    agent.ok("run", "parent task")
     parent, children = records(agent)
     assert [each.state.delegate_level for each in children] == [1, 2]
     told = [r.body for r in server.requests if task_of(r).startswith("part")]
@@ -507,5 +499,5 @@ def test_a_child_may_delegate_and_its_child_may_not(agent, serve):
         e.llm_metrics.cost_usd for r in (parent, *children) for e in r.events if e.llm_metrics
     )
     assert parent.state.cost_usd == pytest.approx(spent)
-    assert agent("sessions", "rm", parent.folder.name, "--yes").returncode == 0
+    agent.ok("sessions", "rm", parent.folder.name, "--yes")
     assert not agent.sessions

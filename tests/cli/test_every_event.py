@@ -18,7 +18,8 @@ from agentcli.sessions.session import read_session
 from tests.conftest import git
 from tests.mcp.conftest import PLAIN
 from tests.pages import html, serving
-from tests.server import Call, Reply, Truncated
+from tests.scripted import call
+from tests.server import Reply, Truncated
 
 BY_ONE_RUN = {
     "action": {
@@ -37,7 +38,7 @@ BY_ONE_RUN = {
 }
 ELSEWHERE = {
     "action": {
-        "browse_interactive": "browser/test_browsing.py",  # needs a Chromium
+        "browse_interactive": "browser/test_browsing.py"  # needs a Chromium
     },
     "observation": {
         "tool_result": "test_extending.py",  # a tool of an outside package
@@ -77,38 +78,34 @@ def test_every_class_has_a_row(side):
     assert not [file for file in ELSEWHERE[side].values() if not (TESTS / file).exists()]
 
 
-def one(name: str, **arguments: object) -> Reply:
-    return Reply("", [Call(name, arguments)])
-
-
 def work(url: str) -> list[object]:
     """What the model says: a call for each of its tools, and some that go wrong."""
     sketch = "# ... existing code ...\nb = 3\n"
     return [
         Truncated(Reply("half a reply"), after=2),
-        one("think", thought="Look first."),
-        one("todo", tasks=[{"title": "all of it"}]),
-        one("write", path="new.py", content="a = 1\n"),
-        one("edit", path="new.py", old_str="a = 1", new_str="a = 1\nb = 2"),
-        one("llm_edit", path="new.py", start=1, end=2, content=sketch),
+        call("think", thought="Look first."),
+        call("todo", tasks=[{"title": "all of it"}]),
+        call("write", path="new.py", content="a = 1\n"),
+        call("edit", path="new.py", old_str="a = 1", new_str="a = 1\nb = 2"),
+        call("llm_edit", path="new.py", start=1, end=2, content=sketch),
         Reply("<merged>\na = 1\nb = 3\n</merged>"),
-        one("read", path="new.py"),
-        one("grep", pattern="b ="),
-        one("glob", pattern="*.py"),
-        one("bash", command="echo '* filter=x' > .git/info/attributes; echo done"),
-        one("python", code="6 * 7"),
-        one("memory", command="add", target="memory", text="Tests are run with pytest."),
-        one("recall", event=1),
-        one("fetch", url=url),
-        one("ask", question="Which one?", options=["this", "that"]),
-        one("mcp__plain__echo", text="hello"),
-        one("delegate", agent="explorer", task="child: look around"),
+        call("read", path="new.py"),
+        call("grep", pattern="b ="),
+        call("glob", pattern="*.py"),
+        call("bash", command="echo '* filter=x' > .git/info/attributes; echo done"),
+        call("python", code="6 * 7"),
+        call("memory", command="add", target="memory", text="Tests are run with pytest."),
+        call("recall", event=1),
+        call("fetch", url=url),
+        call("ask", question="Which one?", options=["this", "that"]),
+        call("mcp__plain__echo", text="hello"),
+        call("delegate", agent="explorer", task="child: look around"),
         Reply("I looked around."),
-        one("no_such_tool", x=1),
-        one("bash", command="rm -rf /"),
-        one("recall", compact="what is left"),
+        call("no_such_tool", x=1),
+        call("bash", command="rm -rf /"),
+        call("recall", compact="what is left"),
         Reply("A summary of it."),
-        one("finish", status="success", answer="All done."),
+        call("finish", status="success", answer="All done."),
     ]
 
 
@@ -128,19 +125,16 @@ def test_one_run_produces_them_and_is_stored_shown_gone_on_with_verified(agent, 
     assert "All done." in done.stdout, done.stderr
     told = json.dumps(server.requests[-1].body)
     (parent,) = (f for f in agent.sessions if not read_session(f).state.delegate_level)
-    assert agent("sessions", "rename", parent.name, "everything").returncode == 0
-    assert agent("compact", "everything").returncode == 0
+    agent.ok("sessions", "rename", parent.name, "everything")
+    agent.ok("compact", "everything")
     assert agent("undo", "-s", "everything").returncode == 0, told
-    again = agent("resume", "everything", "go on", "-m", "openai/gpt-5.5")
-    assert again.returncode == 0, again.stderr
+    agent.ok("resume", "everything", "go on", "-m", "openai/gpt-5.5")
     stored = [json.loads(path.read_text()) for path in sorted((parent / "events").glob("*.json"))]
     for side, kinds in BY_ONE_RUN.items():
         assert kinds - {record.get(side) for record in stored} == set()
-    shown = agent("sessions", "show", "everything", "--full")
-    assert shown.returncode == 0, shown.stderr
+    shown = agent.ok("sessions", "show", "everything", "--full")
     for text in ("fetch", "status 200", "Which one?", "echo", "llm_edit", "no_such_tool"):
         assert text in shown.stdout
     assert not re.search(r"[\x00-\x08\x0b-\x1f]", shown.stdout)
     assert git(repository, "log", "--oneline").count("\n") == 1
-    verified = agent("replay", "everything", "--verify")
-    assert verified.returncode == 0, verified.stdout + verified.stderr
+    agent.ok("replay", "everything", "--verify")

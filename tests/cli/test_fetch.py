@@ -12,7 +12,8 @@ import time
 import pytest
 
 from tests.pages import html, serving
-from tests.server import Call, Reply
+from tests.scripted import call
+from tests.server import Reply
 from tests.server.loopback import Answer
 from tests.server.samples import PNG
 
@@ -31,13 +32,7 @@ PIXEL = base64.b64decode(PNG)
 
 
 def fetch(*urls: str) -> list[Reply]:
-    return [*(Reply("", [Call("fetch", {"url": url})]) for url in urls), Reply("Done.")]
-
-
-def told(server) -> list[str]:
-    """What the model was told of each call."""
-    messages = server.requests[-1].body["messages"]
-    return [m["content"] for m in messages if m["role"] == "tool"]
+    return [*(call("fetch", url=url) for url in urls), Reply("Done.")]
 
 
 def test_a_page_is_told_as_markdown_in_a_frame(agent, serve):
@@ -45,7 +40,7 @@ def test_a_page_is_told_as_markdown_in_a_frame(agent, serve):
         server = serve(fetch(f"{pages.url}/docs/#widget"))
         done = agent.use(server)("run", "--allow", pages.rule, "x")
     assert done.returncode == 0, done.stderr
-    assert told(server) == [
+    assert server.results == [
         f'<page url="{pages.url}/docs/#widget" status="200 OK" '
         'title="Widget &quot;1&quot;&lt;/page>">\n'
         "# Widget\n\n"
@@ -81,7 +76,7 @@ def test_what_is_no_html_is_told_as_what_it_is(agent, serve):
         done = agent.use(server)("run", "--allow", pages.rule, "x")
         shown = agent("sessions", "show", "--full").stdout
     assert done.returncode == 0, done.stderr
-    json_, kyrillic, japanese, image, archive, long, escapes, none = told(server)
+    json_, kyrillic, japanese, image, archive, long, escapes, none = server.results
     assert '{"a": [1]}' in json_
     assert "простой русский текст" in kyrillic
     assert "日本語" in japanese
@@ -120,7 +115,7 @@ def test_a_server_that_does_everything_wrong_is_told_in_a_word_and_the_run_goes_
         settings = ("--set", "tools.fetch_s=1", "--set", "tools.fetch_mb=1")
         done = agent.use(server)("run", *settings, "--allow", pages.rule, "x")
     assert done.stdout == "Done.\n", done.stderr
-    endless, bomb, layers, drip, slow_head, short, no_http, deep = told(server)
+    endless, bomb, layers, drip, slow_head, short, no_http, deep = server.results
     assert "[the page is cut: longer than what is read of a page]" in endless
     assert "[the page is cut: longer than what is read of a page]" in bomb
     assert layers == "127.0.0.1 compressed the page more than twice."
@@ -153,7 +148,7 @@ def test_no_redirect_leads_where_no_page_may_be_fetched_from(agent, serve):
         server = serve(fetch(*(pages.url + path for path in [*leading, "/moved"])))
         done = agent.use(server)("run", "--allow", pages.rule, "x")
     assert done.stdout == "Done.\n", done.stderr
-    loop, metadata, other_port, file, elsewhere, secret, moved = told(server)
+    loop, metadata, other_port, file, elsewhere, secret, moved = server.results
     assert "redirects more than 5 times" in loop
     for refused in (metadata, other_port, elsewhere):
         assert refused.startswith("[302 Found: redirects to http")
@@ -171,7 +166,7 @@ def test_services_of_this_machine_are_opened_by_a_rule_alone(agent, serve, optio
         server = serve(fetch(*urls))
         agent.use(server)("run", *options, "x")
     assert pages.asked == []
-    first, second, third = told(server)
+    first, second, third = server.results
     assert f"that is this machine. {' '.join(first.split('that is this machine. ')[1:])}" in first
     assert f"--allow 'network(127.0.0.1:{pages.port})'" in first
     assert "that is this machine" in second
@@ -182,7 +177,7 @@ def test_without_a_person_or_a_rule_nothing_is_fetched(agent, serve):
     server = serve(fetch("https://docs.example.org/x"))
     done = agent.use(server)("run", "x")
     assert done.returncode == 5
-    assert "it reaches the network; nobody is there to be asked" in told(server)[0]
+    assert "it reaches the network; nobody is there to be asked" in server.results[0]
 
 
 def test_a_rule_about_a_domain_denies_it_under_each_of_its_spellings(agent, serve):
@@ -193,7 +188,7 @@ def test_a_rule_about_a_domain_denies_it_under_each_of_its_spellings(agent, serv
     ]
     server = serve(fetch(*urls))
     agent.use(server)("run", "--yolo", "--deny", "fetch(domain:bücher.example)", "x")
-    assert [text.split(" of ")[0] for text in told(server)] == [
+    assert [text.split(" of ")[0] for text in server.results] == [
         "Not allowed: the rule fetch(domain:bücher.example)"
     ] * 3
 
@@ -204,21 +199,20 @@ def test_no_secret_leaves_in_an_address(agent, serve):
         server = serve(fetch(f"{pages.url}/?t=hunter2-hunter2-hunter2"))
         agent.use(server)("run", "--allow", pages.rule, "x")
     assert pages.asked == []
-    assert "the address holds a secret, which is sent nowhere" in told(server)[0]
+    assert "the address holds a secret, which is sent nowhere" in server.results[0]
 
 
 def test_a_person_is_shown_the_whole_address_and_may_allow_the_domain(agent, serve, talk):
     url = "https://docs.example.invalid/" + "a/" * 60 + "?q=secret%20plans"
-    server = serve([*fetch(url)[:1], *fetch("https://docs.example.invalid/2")])
-    agent.use(server)
+    server = agent.asks(serve([*fetch(url)[:1], *fetch("https://docs.example.invalid/2")]))
     terminal = talk("run", "--set", "tools.fetch_s=0.2", "x", rows=40)
     rows = terminal.until("fetch(domain:docs.example.invalid)")
     assert "Allow this fetch?" in rows
     assert url in "".join(row.lstrip(" │↳").rstrip() for row in rows)
     terminal.type("s")
     assert terminal.ended() == 0
-    assert len(told(server)) == 2
-    assert all("docs.example.invalid" in text for text in told(server))
+    assert len(server.results) == 2
+    assert all("docs.example.invalid" in text for text in server.results)
 
 
 def test_ctrl_c_ends_the_wait_for_a_page(agent, serve):
@@ -246,6 +240,6 @@ def test_a_proxy_is_used_only_where_the_settings_say_so(agent, serve, wanted):
         setting = f"tools.fetch_by_proxy={str(wanted).lower()}"
         rules = ("--allow", "fetch(domain:docs.example.invalid)", "--yolo")
         agent.use(server)("run", "--set", setting, *rules, "x")
-    assert ("By the proxy." in told(server)[0]) == wanted
+    assert ("By the proxy." in server.results[0]) == wanted
     assert [asked.path for asked in pages.asked] == [url] * wanted
-    assert "that is a private network" in told(server)[1]
+    assert "that is a private network" in server.results[1]

@@ -12,9 +12,10 @@ import pytest
 from agentcli.system import processes
 from tests.cli.test_run import wait_for
 from tests.conftest import LIMIT_S
+from tests.scripted import bash, call, write
 from tests.server import Call, Reply
 
-TOUCH = Reply("", [Call("bash", {"command": "touch ran"})])
+TOUCH = bash("touch ran")
 
 
 @pytest.fixture
@@ -68,9 +69,8 @@ def test_each_moment_is_told_with_what_belongs_to_it(agent, serve, hook):
     events = ("SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "Stop", "SessionEnd")
     for event in events:
         hook(event, f"cat >> '{agent.home}/log'; echo >> '{agent.home}/log'")
-    agent.use(serve([Reply("", [Call("bash", {"command": "echo out; exit 3"})]), Reply("Done.")]))
-    done = agent("run", "the task")
-    assert done.returncode == 0, done.stderr
+    agent.use(serve([bash("echo out; exit 3"), Reply("Done.")]))
+    agent.ok("run", "the task")
     told = [json.loads(line) for line in (agent.home / "log").read_text().splitlines()]
     assert [each["hook_event_name"] for each in told] == list(events)
     [folder] = agent.sessions
@@ -104,8 +104,7 @@ def test_a_hook_runs_in_the_workspace_without_the_keys_of_models(agent, serve, h
 def test_a_hook_refuses_a_call_and_the_model_reads_why(agent, serve, hook):
     hook("PreToolUse", "echo 'not on a Sunday' >&2; exit 2", matcher="bash|python")
     server = serve([TOUCH, Reply("Then not.")])
-    done = agent.use(server)("run", "x")
-    assert done.returncode == 0, done.stderr
+    done = agent.use(server).ok("run", "x")
     assert not (agent.workspace / "ran").exists()
     assert "not on a Sunday" in told(server, 1)
     assert "not allowed by hook: not on a Sunday" in done.stderr
@@ -120,8 +119,7 @@ def test_a_hook_refuses_a_call_and_the_model_reads_why(agent, serve, hook):
 def test_a_hook_that_comes_too_late_to_block_is_not_said_to_have_blocked(agent, serve, hook):
     for event in ("SessionStart", "PostToolUse", "SessionEnd"):
         hook(event, "echo 'too late' >&2; exit 2")
-    done = agent.use(serve([TOUCH, Reply("Done.")]))("run", "x")
-    assert done.returncode == 0
+    done = agent.use(serve([TOUCH, Reply("Done.")])).ok("run", "x")
     assert "PostToolUse hook exit 2: too late" in done.stderr
     assert "blocked" not in done.stderr
     assert not any(run.get("blocked") for run in hook_records(agent))
@@ -149,8 +147,7 @@ def test_a_matcher_is_for_the_whole_name(agent, serve, hook, matcher, runs):
 def test_a_guard_that_gives_no_answer_refuses(agent, serve, hook, script, said):
     hook("PreToolUse", script, timeout_s=0.2 if "sleep" in script else 60)
     server = serve([TOUCH, Reply("Done.")])
-    done = agent.use(server)("run", "x")
-    assert done.returncode == 0, done.stderr
+    agent.use(server).ok("run", "x")
     assert not (agent.workspace / "ran").exists()
     assert said in told(server, 1)
 
@@ -158,8 +155,7 @@ def test_a_guard_that_gives_no_answer_refuses(agent, serve, hook, script, said):
 def test_any_other_exit_is_a_notice_and_the_work_goes_on(agent, serve, hook):
     hook("PreToolUse", "echo 'lint is broken' >&2; exit 1")
     agent.use(serve([TOUCH, Reply("Done.")]))
-    done = agent("run", "x")
-    assert done.returncode == 0
+    done = agent.ok("run", "x")
     assert (agent.workspace / "ran").exists()
     assert "PreToolUse hook exit 1: lint is broken" in done.stderr
 
@@ -175,14 +171,14 @@ def test_what_a_hook_says_of_a_result_goes_to_the_model(agent, serve, hook):
 
 def test_a_message_that_a_hook_refuses_is_not_taken(agent, serve, hook):
     hook("UserPromptSubmit", "grep -q secret && { echo 'names a secret' >&2; exit 2; }; exit 0")
-    server = serve([Reply("Done.")])
-    agent.use(server)
+    server = agent.asks(serve([Reply("Done.")]))
     done = agent("run", "tell the secret")
     assert done.returncode == 1
     assert "names a secret" in done.stderr
+    assert "agent resume" not in done.stderr
     assert server.requests == []
     assert agent.sessions == []
-    assert agent("run", "something else").returncode == 0
+    agent.ok("run", "something else")
 
 
 def test_what_hooks_say_at_the_start_is_context_for_the_model(agent, serve, hook):
@@ -200,13 +196,9 @@ def test_what_hooks_say_at_the_start_is_context_for_the_model(agent, serve, hook
 
 def test_a_turn_goes_on_while_a_hook_holds_it(agent, serve, hook):
     log = agent.home / "log"
-    hook(
-        "Stop",
-        f"cat >> '{log}'; echo >> '{log}'; [ -e ran ] || {{ echo 'run it' >&2; exit 2; }}",
-    )
+    hook("Stop", f"cat >> '{log}'; echo >> '{log}'; [ -e ran ] || {{ echo 'run it' >&2; exit 2; }}")
     server = serve([Reply("Done."), TOUCH, Reply("Really done.")])
-    done = agent.use(server)("run", "x")
-    assert done.returncode == 0, done.stderr
+    done = agent.use(server).ok("run", "x")
     assert done.stdout == "Really done.\n"
     assert "run it" in told(server, 1)
     active = [json.loads(line)["stop_hook_active"] for line in log.read_text().splitlines()]
@@ -215,10 +207,8 @@ def test_a_turn_goes_on_while_a_hook_holds_it(agent, serve, hook):
 
 def test_a_turn_is_held_three_times_at_most(agent, serve, hook):
     hook("Stop", "echo 'go on' >&2; exit 2")
-    server = serve([Reply("Done.")] * 8)
-    agent.use(server)
-    done = agent("run", "x")
-    assert done.returncode == 0
+    server = agent.asks(serve([Reply("Done.")] * 8))
+    done = agent.ok("run", "x")
     assert len(server.requests) == 4
     assert "held this turn 3 times" in done.stderr
     assert [run.get("blocked", False) for run in hook_records(agent)] == [True, True, True, False]
@@ -231,7 +221,7 @@ def test_a_condensation_is_put_off(agent, serve, hook):
                 "--set", "memory.high_water=0.4", "--set", "memory.low_water=0.2",
                 "--set", "memory.condenser=window"]  # fmt: skip
     (agent.workspace / "long.txt").write_text("a line of a long file\n" * 500)
-    script = [Reply("", [Call("read", {"path": "long.txt"})])] * 3 + [Reply("Done.")]
+    script = [call("read", path="long.txt")] * 3 + [Reply("Done.")]
     agent.use(serve(script, sessions=9))
     agent("run", "x", *condense)
     assert any(record.get("action") == "condensation" for record in records(agent))
@@ -245,20 +235,15 @@ def test_a_condensation_is_put_off(agent, serve, hook):
     assert "not now" in stored
 
 
-def test_escapes_of_a_hook_reach_neither_terminal_nor_model(agent, serve, hook):
-    hook("PreToolUse", r"printf '\033]52;c;ZXZpbA==\007\033[2Jno\n' >&2; exit 2")
+def test_escapes_and_keys_that_a_hook_prints_reach_neither_terminal_nor_model(agent, serve, hook):
+    key = "sk-proj-" + "k1" * 12
+    script = rf"printf '\033]52;c;ZXZpbA==\007\033[2J%s%s\n' {key[:8]} {key[8:]} >&2; exit 2"
+    hook("PreToolUse", script)
     server = serve([TOUCH, Reply("Done.")])
     done = agent.use(server)("run", "x", "--verbose")
     assert "\x1b" not in done.stderr
     assert "\\u001b" not in told(server, 1)
     assert "52;c" not in told(server, 1)
-
-
-def test_a_key_that_a_hook_prints_is_masked(agent, serve, hook):
-    key = "sk-proj-" + "k1" * 12
-    hook("PreToolUse", f"echo {key} >&2; exit 2")
-    server = serve([TOUCH, Reply("Done.")])
-    done = agent.use(server)("run", "x")
     assert key not in told(server, 1)
     assert key not in done.stderr
     outcome = [r for r in records(agent) if r.get("observation") in ("decision", "user_rejected")]
@@ -270,8 +255,7 @@ def test_a_key_that_a_hook_prints_is_masked(agent, serve, hook):
 def test_a_gigabyte_of_output_is_bounded(agent, serve, hook):
     hook("PreToolUse", "head -c 1000000000 /dev/zero | tr '\\0' x >&2; exit 2")
     server = serve([TOUCH, Reply("Done.")])
-    done = agent.use(server)("run", "x")
-    assert done.returncode == 0, done.stderr
+    done = agent.use(server).ok("run", "x")
     assert told(server, 1).count("x") < 10_000
     assert len(done.stderr) < 10_000
     [run] = hook_records(agent)
@@ -279,21 +263,13 @@ def test_a_gigabyte_of_output_is_bounded(agent, serve, hook):
     assert "left out" in run["content"]
 
 
-def test_a_hook_that_does_not_read_what_it_is_told(agent, serve, hook):
+def test_a_hook_may_read_nothing_of_what_it_is_told_or_echo_all_of_it(agent, serve, hook):
+    hook("PreToolUse", f"tee '{agent.home}/copy'")
     hook("PreToolUse", "exec <&-; echo 'read nothing' >&2; exit 2")
     hook("PostToolUse", "true")
-    big = Reply("", [Call("write", {"path": "big.txt", "content": "x" * 1_000_000})])
-    server = serve([big, Reply("Done.")])
-    done = agent.use(server)("run", "x")
-    assert done.returncode == 0, done.stderr
+    server = serve([write("big.txt", "x" * 1_000_000), Reply("Done.")])
+    agent.use(server).ok("run", "x")
     assert "read nothing" in told(server, 1)
-
-
-def test_a_hook_that_echoes_all_it_is_told_does_not_block(agent, serve, hook):
-    hook("PreToolUse", f"tee '{agent.home}/copy'")
-    big = Reply("", [Call("write", {"path": "big.txt", "content": "x" * 1_000_000})])
-    agent.use(serve([big, Reply("Done.")]))
-    assert agent("run", "x").returncode == 0
     seen = json.loads((agent.home / "copy").read_text())
     assert len(seen["tool_input"]["content"]) == 1_000_000
 
@@ -303,8 +279,7 @@ def test_nothing_of_a_hook_that_ran_out_of_time_lives_on(agent, serve, hook, apa
     mark = f"7{os.getpid()}.25"
     hook("SessionStart", f"{apart}sleep {mark} & sleep {mark}", timeout_s=0.3)
     agent.use(serve([Reply("Done.")]))
-    done = agent("run", "x")
-    assert done.returncode == 0
+    done = agent.ok("run", "x")
     assert "ran longer than 0.3 s" in done.stderr
     assert running(mark) == []
 
@@ -314,8 +289,7 @@ def test_what_a_hook_leaves_in_the_background_ends_with_it(agent, serve, hook, n
     mark = f"9{os.getpid()}.25"
     hook("SessionStart", f"{noise} {mark} & echo said")
     server = serve([Reply("Done.")])
-    done = agent.use(server)("run", "x")
-    assert done.returncode == 0
+    done = agent.use(server).ok("run", "x")
     assert "ran longer" not in done.stderr
     assert "said" in told(server, 0)
     assert running(mark) == []
@@ -363,18 +337,10 @@ def test_a_hook_at_the_end_of_a_session_can_be_interrupted(agent, serve, hook):
     assert b"the SessionEnd hook was interrupted" in err
 
 
-def test_a_session_whose_first_message_was_refused_is_not_offered_for_resuming(agent, serve, hook):
-    hook("UserPromptSubmit", "echo not this >&2; exit 2")
-    done = agent.use(serve())("run", "x")
-    assert done.returncode == 1
-    assert "not this" in done.stderr
-    assert "agent resume" not in done.stderr
-
-
 def test_what_is_told_from_another_terminal_passes_the_hooks_too(agent, serve, hook):
     hook("UserPromptSubmit", "grep -q secret && { echo 'names a secret' >&2; exit 2; }; exit 0")
     waiting = "touch begun; while ! test -e go; do sleep 0.01; done"
-    server = serve([Reply("", [Call("bash", {"command": waiting})]), Reply("Done.")])
+    server = serve([bash(waiting), Reply("Done.")])
     process = agent.use(server).start("run", "x", "--yolo")
     wait_for(agent.workspace / "begun", process)
     agent("tell", agent.sessions[0].name, "the secret is out", "--steer")

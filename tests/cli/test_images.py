@@ -56,8 +56,7 @@ def test_where_it_stands_on_each_protocol(agent, serve):
 def test_images_of_the_user(agent, serve, api):
     (agent.workspace / "one.png").write_bytes(png(3, 3))
     (agent.workspace / "two, really a jpeg.png").write_bytes(jpeg())
-    server = serve([Reply("Two images."), Reply("And one more.")])
-    agent.use(server, MODELS[api])
+    server = agent.asks(serve([Reply("Two images."), Reply("And one more.")]), MODELS[api])
     done = agent("run", "what is it?", "-i", "one.png", "--image", "two, really a jpeg.png")
     assert done.stdout == "Two images.\n", done.stderr
     (agent.workspace / "three.gif").write_bytes(gif())
@@ -68,23 +67,11 @@ def test_images_of_the_user(agent, serve, api):
     assert "image/jpeg" in told
 
 
-def test_run_c_takes_images_too(agent, serve):
-    (agent.workspace / "one.png").write_bytes(png())
-    server = serve([Reply("one"), Reply("two")])
-    agent.use(server)("run", "x")
-    assert agent("run", "-c", "y", "-i", "one.png").stdout == "two\n"
-    assert sent(png()).encode() in server.requests[-1].raw
-
-
 @pytest.mark.parametrize(
     ("name", "data", "says"),
     [
         ("cut.png", png()[:-5], "cut.png is cut off: a png image without its end"),
-        (
-            "page.png",
-            b"<html>Not found</html>",
-            "page.png is not an image that models take",
-        ),
+        ("page.png", b"<html>Not found</html>", "page.png is not an image that models take"),
         ("empty.png", b"", "it is empty"),
         ("vast.jpg", jpeg(60_000, 60_000), "60000x60000 pixels"),
         ("moving.gif", gif(frames=3), "animated gif"),
@@ -100,28 +87,28 @@ def test_an_image_that_no_model_takes_starts_nothing(agent, serve, name, data, s
     assert agent.sessions == []
 
 
-def test_a_file_that_is_not_there_or_none(agent, serve):
+def test_files_that_are_not_there_or_none_or_too_many(agent, serve):
     os.mkfifo(agent.workspace / "fifo")
     agent.use(serve())
     done = agent("run", "x", "-i", "missing.png")
     assert done.returncode == 2
     assert "missing.png can't be read: No such file" in done.stderr
     assert "fifo is not a file" in agent("run", "x", "-i", "fifo").stderr
-
-
-def test_more_than_a_request_holds(agent, serve):
     (agent.workspace / "big.png").write_bytes(png(tail=bytes(3_700_000)))
-    done = agent.use(serve())("run", "x", *["-i", "big.png"] * 4)
+    done = agent("run", "x", *["-i", "big.png"] * 4)
     assert done.returncode == 2
     assert "19.7 MB as they are sent" in done.stderr
 
 
-def test_an_image_comes_with_words(agent, serve):
+def test_an_image_comes_with_words_also_in_run_c(agent, serve):
     (agent.workspace / "one.png").write_bytes(png())
-    agent.use(serve([Reply("one")]))("run", "x")
+    server = serve([Reply("one"), Reply("two")])
+    agent.use(server)("run", "x")
     done = agent("resume", "--last", "-i", "one.png")
     assert done.returncode == 2
     assert "the image needs a message" in done.stderr
+    assert agent("run", "-c", "y", "-i", "one.png").stdout == "two\n"
+    assert sent(png()).encode() in server.requests[-1].raw
 
 
 @pytest.mark.parametrize(

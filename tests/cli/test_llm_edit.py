@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from tests.scripted import call
 from tests.server import Call, Reply
 
 ON = ("--set", "tools.enable_llm_editor=true")
@@ -17,7 +18,7 @@ MERGED = "def first():\n    return 1\n\n\ndef second():\n    return 3"
 def script(answer: str, *more: Reply) -> list[Reply]:
     edit = {"path": "a.py", "start": 4, "end": 9, "content": SKETCH}
     return [
-        Reply("", [Call("read", {"path": "a.py"})]),
+        call("read", path="a.py"),
         Reply("", [Call("llm_edit", edit)]),
         Reply(answer),
         *more,
@@ -25,22 +26,16 @@ def script(answer: str, *more: Reply) -> list[Reply]:
     ]
 
 
-def told(server) -> list[str]:
-    messages = server.requests[-1].body["messages"]
-    return [m["content"] for m in messages if m["role"] == "tool"]
-
-
 def test_a_model_merges_an_edit_which_can_be_taken_back_and_is_paid_for(agent, serve):
     file = agent.workspace / "a.py"
     file.write_text(BEFORE)
-    undo = Reply("", [Call("edit", {"path": "a.py", "undo": True})])
+    undo = call("edit", path="a.py", undo=True)
     server = serve(script(f"<merged>\n{MERGED}\n</merged>", undo), sessions=3)
-    done = agent.use(server)("run", *ON, "--set", 'models.editor="openai-chat/gpt-5.4"', "x")
-    assert done.returncode == 0, done.stderr
+    agent.use(server).ok("run", *ON, "--set", 'models.editor="openai-chat/gpt-5.4"', "x")
     asked = server.requests[2].body
     assert asked["model"] == "gpt-5.4"
     assert "lines 4 to 9 of a.py" in str(asked["messages"])
-    _, edited, undone = told(server)
+    _, edited, undone = server.results
     assert "-    return 2\n+    return 3" in edited
     assert undone.startswith("Took back the last edit of a.py")
     assert file.read_text() == BEFORE
@@ -61,7 +56,7 @@ def test_an_answer_that_is_no_merge_changes_nothing(agent, serve, answer, why):
     file.write_text(BEFORE)
     server = serve(script(answer), sessions=3)
     assert agent.use(server)("run", *ON, "x").returncode == 0
-    assert f"The model that merges edits {why}; nothing was changed." in told(server)[1]
+    assert f"The model that merges edits {why}; nothing was changed." in server.results[1]
     assert file.read_text() == BEFORE
 
 

@@ -13,6 +13,7 @@ from agentcli.memory.condenser import CONDENSERS
 from agentcli.memory.projection import project
 from agentcli.sessions.session import read_session
 from tests.conftest import MODELS
+from tests.scripted import bash, call
 from tests.server import Call, HttpError, Reply
 
 WINDOW_TOKENS = 32_768
@@ -53,9 +54,9 @@ class Worker:
         if len(request.raw) // 4 > WINDOW_TOKENS:
             return HttpError(400, "context_length_exceeded", "maximum context length is 32768")
         if number == 3:
-            return Reply("", [Call("bash", {"command": f"echo {FACT}; seq 300"})])
+            return bash(f"echo {FACT}; seq 300")
         if number == self.steps + 1:
-            return Reply("", [Call("recall", {"query": FACT})])
+            return call("recall", query=FACT)
         if number == self.steps + 2:
             return Reply("It was blue." if FACT.encode() in request.raw else "It is lost.")
         command = {"command": f"seq {number} {number + 250}"}
@@ -67,14 +68,13 @@ class Worker:
 def test_hundreds_of_steps_in_a_small_window(agent, serve, choice, steps):
     worker = Worker(steps)
     server = serve(play=worker, sessions=steps)
-    done = agent.use(server)(
+    done = agent.use(server).ok(
         *("run", "Work, and keep in mind what you see.", "--max-turns", str(steps + 10)),
         *("--set", f"model.context_tokens={WINDOW_TOKENS}"),
         *("--set", f"model.max_output_tokens={OUTPUT_TOKENS}"),
         *("--set", f"memory.condenser={choice}"),
         *("--set", "agent.checkpoints=false"),
     )
-    assert done.returncode == 0, done.stderr
     assert done.stdout == "It was blue.\n"
     assert max(worker.sizes) <= WINDOW_TOKENS - OUTPUT_TOKENS
     events = read_session(agent.sessions[0]).events
@@ -93,8 +93,7 @@ def test_hundreds_of_steps_in_a_small_window(agent, serve, choice, steps):
 @pytest.mark.parametrize("api", MODELS)
 def test_a_resumed_session_sends_what_the_one_before_would_have_sent(agent, serve, api):
     worker = Worker()
-    server = serve(play=worker, sessions=80)
-    agent.use(server, MODELS[api])
+    server = agent.asks(serve(play=worker, sessions=80), MODELS[api])
     small = ("--set", "model.context_tokens=20000", "--set", "model.max_output_tokens=2000")
     assert agent("run", "Work.", "--max-turns", "40", *small).returncode == 6
     assert agent("resume", "--last", "more", "--max-turns", "40", *small).returncode == 6

@@ -16,9 +16,10 @@ from pathlib import Path
 import pytest
 
 from agentcli.sandbox.loopback import Relay
-from tests.cli.test_workspace_warnings import bash, needs_bubblewrap, outputs
+from tests.cli.test_workspaces import needs_bubblewrap, outputs
 from tests.conftest import LIMIT_S
 from tests.sandbox.sandboxes import LAYERS, without_call
+from tests.scripted import bash, call
 from tests.server import Call, Reply
 
 Service = Callable[[], int]
@@ -79,12 +80,11 @@ def fetch(port: int) -> bytes:
 @pytest.mark.parametrize("layer", LAYERS)
 def test_a_rule_opens_one_port_of_the_host_and_no_other(agent, serve, service, layer):
     allowed, other = service(), service()
-    in_python = Reply("", [Call("python", {"code": asking(allowed)})])
+    in_python = call("python", code=asking(allowed))
     named = ask(allowed, "localhost")
-    again = Reply("", [Call("bash", {"command": "true", "restart": True})])
+    again = call("bash", command="true", restart=True)
     script = [ask(allowed), ask(other), in_python, again, named, Reply("Done.")]
-    server = serve(script)
-    agent.use(server)
+    server = agent.asks(serve(script))
     rule = ["--allow", f"network(127.0.0.1:{allowed})"]
     agent("run", *rule, "--set", f"sandbox.layer={layer}", "x")
     first, second, *_, last = outputs(agent)
@@ -109,8 +109,7 @@ def test_without_a_rule_of_the_person_loopback_is_the_sandbox_s_own(agent, serve
         project = agent.workspace / ".agent/config.toml"
         project.write_text(f'[security]\nallow = ["{rule}"]\n')
     failing = f"echo 'connect ECONNREFUSED 127.0.0.1:{port}'; exit 1"
-    server = serve([ask(port), bash(failing), Reply("Done.")])
-    agent.use(server)
+    server = agent.asks(serve([ask(port), bash(failing), Reply("Done.")]))
     agent("run", *flags, "x")
     assert "HELLO" not in outputs(agent)[0]
     assert f"they can open it with --allow 'network(127.0.0.1:{port})'" in json.dumps(
@@ -129,7 +128,7 @@ def test_a_port_at_which_nothing_listens_or_much_is_sent_is_like_any(agent, serv
         "s.shutdown(socket.SHUT_WR))).start(); "
         "got = 0\nwhile data := s.recv(1 << 20): got += data.count(b'A')\nprint(got == n)"
     )
-    code = Reply("", [Call("python", {"code": much})])
+    code = call("python", code=much)
     agent.use(serve([code, ask(gone), ask(port), Reply("Done.")]))
     rules = [f"network(127.0.0.1:{each})" for each in (port, gone)]
     agent("run", "--allow", rules[0], "--allow", rules[1], "x")

@@ -190,8 +190,7 @@ def test_a_model_without_tool_calls_works_with_tools_told_in_text(agent, serve, 
     )
     provider = MODELS[api].split("/")[0]
     configure(
-        agent,
-        f'[providers.{provider}]\ntool_format = "text"\nstream = {str(stream).lower()}\n',
+        agent, f'[providers.{provider}]\ntool_format = "text"\nstream = {str(stream).lower()}\n'
     )
     done = agent.use(server, MODELS[api])("run", "x")
     assert (done.returncode, done.stdout) == (0, "Done.\n")

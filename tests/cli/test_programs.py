@@ -15,11 +15,7 @@ from tests.server.samples import PNG
 PASSWORD = "python3 -c \"import getpass; print('got', getpass.getpass('Password: '))\""
 NOTEBOOK = {
     "cells": [
-        {
-            "cell_type": "code",
-            "source": ["1 + 1"],
-            "outputs": [{"data": {"text/plain": ["2"]}}],
-        }
+        {"cell_type": "code", "source": ["1 + 1"], "outputs": [{"data": {"text/plain": ["2"]}}]}
     ]
 }
 PLOT = """
@@ -68,11 +64,9 @@ def run(agent, serve):
 
     def start(*calls: Call, options: tuple[str, ...] = ()) -> list[str]:
         server = serve([*(Reply("", [call]) for call in calls), Reply("Done.")])
-        done = agent.use(server)("run", *options, "x")
-        assert done.returncode == 0, done.stderr
+        agent.use(server).ok("run", *options, "x")
         start.sent = server.requests[-1].raw.decode()
-        messages = server.requests[-1].body["messages"]
-        return [str(m["content"]) for m in messages if m["role"] == "tool"]
+        return server.results
 
     return start
 

@@ -9,13 +9,10 @@ import pytest
 
 from agentcli.sessions.session import read_session
 from tests.cli.test_run import wait_for
+from tests.scripted import bash
 from tests.server import Call, Reply
 
 SHOW = {"command": 'echo "<$FOO>" "${HOME-unset}"; pwd'}
-
-
-def bash(command: str) -> Reply:
-    return Reply("", [Call("bash", {"command": command})])
 
 
 def last_result(server) -> str:
@@ -32,8 +29,7 @@ def test_they_survive_a_kill_in_the_middle_of_a_later_command(agent, serve):
     wait_for(agent.workspace / "begun", process)
     process.send_signal(signal.SIGKILL)
     process.communicate()
-    done = agent("resume", "--last")
-    assert done.returncode == 0, done.stderr
+    agent.ok("resume", "--last")
     assert f"<bar> {agent.home}\\n{agent.workspace}/sub" in last_result(server)
 
 
@@ -54,12 +50,13 @@ def test_a_session_that_ended_keeps_nothing_of_its_interpreters(agent, serve):
 def test_a_secret_is_not_stored_and_the_model_is_told_its_name(agent, serve, variable, value):
     (agent.workspace / ".env").write_text(f"{variable}='{value}'\nFOO=bar\n")
     show = f'echo "<${variable}> <$FOO>"'
-    server = serve([bash("set -a; . ./.env"), Reply("Set."), bash(show), Reply("I see.")])
-    agent.use(server)
+    server = agent.asks(
+        serve([bash("set -a; . ./.env"), Reply("Set."), bash(show), Reply("I see.")])
+    )
     agent("run", "set it")
     stored = read_session(agent.sessions[0]).events
     assert not any(value in event.model_dump_json() for event in stored)
-    assert agent("resume", "--last", "show it").returncode == 0
+    agent.ok("resume", "--last", "show it")
     told = last_result(server)
     assert "<> <bar>" in told
     assert f"not restored: {variable}" in told

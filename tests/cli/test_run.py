@@ -24,11 +24,7 @@ FIX = [
         [
             Call(
                 "edit",
-                {
-                    "path": "tally.py",
-                    "old_str": '"[a-z]+"',
-                    "new_str": '"[a-z]+(?:\'[a-z]+)*"',
-                },
+                {"path": "tally.py", "old_str": '"[a-z]+"', "new_str": '"[a-z]+(?:\'[a-z]+)*"'},
             ),
             Call("bash", {"command": "python3 -m unittest 2>&1"}),
         ],

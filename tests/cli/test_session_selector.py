@@ -6,12 +6,12 @@ import json
 
 import pytest
 
-from agentcli.sessions.finder import state_of
-from tests.server import Call, Reply
+from agentcli.sessions.search.finder import state_of
+from tests.server import Reply
 
 
 def write(text: str) -> Reply:
-    return Reply("", [Call("write", {"path": "a.txt", "content": text})])
+    return write("a.txt", text)
 
 
 @pytest.fixture
@@ -19,8 +19,8 @@ def two(agent, serve):
     """Sessions `older`, named so, and one without a name that was used last."""
     script = [write("one"), Reply("Older."), write("two"), Reply("Newer.")]
     agent.use(serve(script, sessions=2))
-    assert agent("run", "first", "--name", "older", "--yolo").returncode == 0
-    assert agent("run", "second", "--yolo").returncode == 0
+    agent.ok("run", "first", "--name", "older", "--yolo")
+    agent.ok("run", "second", "--yolo")
     return agent
 
 

@@ -55,7 +55,7 @@ def task_skill(agent: Agent, folder: Path | None) -> None:
 
 
 def name_taken(agent: Agent, folder: Path | None) -> None:
-    assert agent("run", "first", "--name", "taken").returncode == 0
+    agent.ok("run", "first", "--name", "taken")
 
 
 def bad_template(agent: Agent, folder: Path | None) -> None:
@@ -100,12 +100,7 @@ FAILURES = [
     Failure("unknown provider", 3, "no provider", ("-m", "nope/x")),
     Failure("missing key", 3, "ANTHROPIC_API_KEY", ("-m", "anthropic/claude-x")),
     Failure("unknown judge", 3, "no provider", set_flag("models.judge", "nope/x")),
-    Failure(
-        "unknown price",
-        3,
-        "price",
-        ("-m", "openai-chat/odd", "--max-budget-usd", "1"),
-    ),
+    Failure("unknown price", 3, "price", ("-m", "openai-chat/odd", "--max-budget-usd", "1")),
     Failure("no sandbox", 3, "does not work here", set_flag("sandbox.layer", "seatbelt")),
     Failure("no folder to add", 3, "no folder", ("--add-dir", "/no/such")),
     Failure("unknown setting", 3, "no setting", settings="[agent]\nmax_turn = 3"),
@@ -199,7 +194,7 @@ def require_nothing_left(agent: Agent, sessions: list[Path]) -> None:
 def test_a_start_that_fails_says_why_and_leaves_nothing(begun, failure, verb):
     agent, folder = begun, None
     if verb == RESUME:
-        assert agent("run", "hello").returncode == 0
+        agent.ok("run", "hello")
         [folder] = agent.sessions
     failure.prepare(agent, folder)
     configure(agent, failure.settings)
@@ -233,7 +228,7 @@ def test_a_start_that_fails_says_why_and_leaves_nothing(begun, failure, verb):
 
 def test_after_a_start_that_failed_the_session_goes_on(begun):
     agent = begun
-    assert agent("run", "hello").returncode == 0
+    agent.ok("run", "hello")
     [folder] = agent.sessions
     assert agent("resume", folder.name, "go on", "--allow", "bash((").returncode == 3
     assert agent("resume", folder.name, "go on").stdout == "Hello.\n"
@@ -243,7 +238,7 @@ def test_after_a_start_that_failed_the_session_goes_on(begun):
 @pytest.mark.parametrize("verb", BOTH)
 def test_what_came_through_stdin_is_not_lost(begun, verb):
     agent = begun
-    assert agent("run", "hello").returncode == 0
+    agent.ok("run", "hello")
     [folder] = agent.sessions
     configure(agent, hook("UserPromptSubmit", "echo not today >&2; exit 2"))
     where = ["run"] if verb == RUN else ["resume", folder.name]

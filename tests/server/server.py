@@ -139,6 +139,12 @@ class ModelServer:
     ) -> None:
         self.close()
 
+    @property
+    def results(self) -> list[str]:
+        """The results of calls in the last request, by Chat Completions."""
+        messages = self.requests[-1].body["messages"]
+        return [str(message["content"]) for message in messages if message["role"] == "tool"]
+
     def prefix_breaks(self, where: Callable[[Recorded], bool] | None = None) -> list[str]:
         """Each request that does not begin with the request before it of the same api: the same
         tools, system and content blocks in the same order, cache marks aside; the last message may

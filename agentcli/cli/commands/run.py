@@ -65,12 +65,12 @@ def _work_in_new(
     from agentcli.cli.running.new_session import NewSession
 
     if tries is not None or models:
-        from agentcli.cli.attempts import TryOptions, run_tries
+        from agentcli.cli.run_attempts import AttemptOptions, run_attempts
 
         if record is not None:
             raise UsageError("--record is for one session, not for several tries")
-        options = TryOptions(tries or len(models), models, name)
-        return run_tries(flags, NewSession(task, flags), options)
+        options = AttemptOptions(tries or len(models), models, name)
+        return run_attempts(flags, NewSession(task, flags), options)
     from agentcli.cli.running.work import work
 
     if record is None:

@@ -85,9 +85,7 @@ class ConversationStatus:
     def __init__(self, model: str) -> None:
         self.model = model
         self._session: Session | None = None
-        self._window = 0
-        self._prompt_tokens = 0
-        self._cached_tokens = 0
+        self._window = self._prompt_tokens = self._cached_tokens = 0
 
     def follow(self, session: Session, catalog: Catalog) -> None:
         self._session = session
@@ -130,7 +128,5 @@ class ConversationStatus:
         facts.append(Span(f"{mode} (Shift-Tab)", _MODE_STYLES.get(mode, "dim")))
         while len(facts) > 2 and cells(_BETWEEN.join(fact.text for fact in facts)) + 2 > width:
             del facts[-2]
-        line: list[Span] = [Span("  ")]
-        for number, fact in enumerate(facts):
-            line += [Span(_BETWEEN, "dim"), fact] if number else [fact]
-        return line
+        between = [part for fact in facts for part in (Span(_BETWEEN, "dim"), fact)]
+        return [Span("  "), *between[1:]]

@@ -101,10 +101,7 @@ def open_conversation(
 
 
 def _prepare(
-    flags: Flags,
-    prompt: Prompt,
-    renderer: SharedRenderer,
-    folder: Path | None,
+    flags: Flags, prompt: Prompt, renderer: SharedRenderer, folder: Path | None
 ) -> tuple[AgentBuilder, Prepared]:
     """Return a builder with a model; a user without a key is asked for it. Raises ConfigError."""
     own = folder is not None and flags.folder is None

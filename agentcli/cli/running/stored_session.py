@@ -44,10 +44,10 @@ def work_in_stored(
     stored = StoredSession(which, message, flags)
     if tries is None and not models:
         return work(flags, stored)
-    from agentcli.cli.attempts import TryOptions, run_tries
+    from agentcli.cli.run_attempts import AttemptOptions, run_attempts
 
-    options = TryOptions(tries or len(models), models)
-    return run_tries(flags, stored, options, stored.record)
+    options = AttemptOptions(tries or len(models), models)
+    return run_attempts(flags, stored, options, stored.record)
 
 
 @dataclass

@@ -19,14 +19,14 @@ from typing import Any
 from agentcli import interrupts
 from agentcli.agent.ending import MAX_BUDGET
 from agentcli.app.agent_builder import AgentBuilder
+from agentcli.app.attempts import AttemptCopy, Attempts, Judgement, attempts_of, judge
 from agentcli.app.check import CheckResult
 from agentcli.app.child_run import Follower
 from agentcli.app.configuration.store import use_configured_store
 from agentcli.app.open_session import OpenSession
 from agentcli.app.requirements import requirement_spec
-from agentcli.app.tries import Judgement, Tries, TryCopy, judge, tries_of
 from agentcli.checkpoints.snapshots import Change
-from agentcli.cli.attempts_view import TriesView, TryProgress, best_of
+from agentcli.cli.attempts_view import AttemptProgress, AttemptsView, best_of
 from agentcli.cli.builders import given_settings, redactor
 from agentcli.cli.flags import Flags
 from agentcli.cli.running.inputs import Opening, UserInput
@@ -51,92 +51,76 @@ from agentcli.system.forks import Forked, fork
 from agentcli.ui.summary import RunSummary
 from agentcli.workspace.names import display_path
 
-_CHUNK = 1 << 16
 
+def _attempt(
+    builder: AgentBuilder, copy: AttemptCopy, said: UserInput, flags: Flags, judging: RunSettings
+) -> int:
+    """Work on `said` in `copy`, in a process of its own, and judge the result by the settings in
+    `judging`; return the exit code. Everything is reported to stdout, line by line."""
+    quiet = replace(
+        flags,
+        output_format="json",
+        json=False,
+        quiet=True,
+        verbose=False,
+        no_stdin=True,
+        answer_file=None,
+    )
+    outcome = OutcomeReporter(quiet)
 
-@dataclass(frozen=True)
-class Attempt:
-    """The work of a try, in its own process: `said` is worked on in `copy`, and the result is
-    judged by the settings in `judging`."""
+    def follow(progress: Progress) -> None:
+        if isinstance(progress, ChildProgress):
+            _report(type="progress", **asdict(progress))
 
-    builder: AgentBuilder
-    copy: TryCopy
-    said: UserInput
-    flags: Flags
-    judging: RunSettings
+    def subscribers(session: Session) -> Sequence[Subscriber]:
+        return [*outcome.subscribers(session), Follower(session, 0, follow)]
 
-    def run(self) -> int:
-        quiet = replace(
-            self.flags,
-            output_format="json",
-            json=False,
-            quiet=True,
-            verbose=False,
-            no_stdin=True,
-            answer_file=None,
-        )
-        outcome = OutcomeReporter(quiet)
-        code = report_failures(outcome, lambda: one_turn(self._open(outcome), quiet, outcome))
-        if outcome.session is None or not outcome.session.state.title:
-            return code
-        try:
-            with interrupts.interruptible_after_end():
-                self._judge(outcome.session, code)
-        except AgentError as error:
-            _tell({"type": "not_judged", "error": error.message})
-        except TurnInterrupted as interrupt:
-            return interrupt.exit_code
-        return code
-
-    def _open(self, outcome: OutcomeReporter) -> OpenSession:
-        def subscribers(session: Session) -> Sequence[Subscriber]:
-            return [*outcome.subscribers(session), Follower(session, 0, _tell_progress)]
-
-        builder = self.builder
-        required = requirement_spec(builder.settings.run, self.flags.output_schema, builder.environ)
-        if self.copy.session is None:
-            opened = builder.create(subscribers)
+    def opened() -> OpenSession:
+        required = requirement_spec(builder.settings.run, flags.output_schema, builder.environ)
+        if copy.session is None:
+            session = builder.create(subscribers)
         else:
-            opened = builder.reopen(
-                self.copy.session,
-                subscribers,
-                self.flags.model,
-                has_message=self.said.piped is not None,
-                required=required,
+            has_message = said.piped is not None
+            session = builder.reopen(
+                copy.session, subscribers, flags.model, has_message=has_message, required=required
             )
-        self.said.record(builder, opened, required)
-        return opened
+        said.record(builder, session, required)
+        return session
 
-    def _judge(self, session: Session, code: int) -> None:
-        """Judge the try; one that did not come to its end is not checked."""
-        check = self.judging.check if code == 0 else None
-        limit_s = self.judging.check_timeout_s
-        judged = judge(self.builder, self.copy, session.folder, check, limit_s, redactor())
-        _tell({"type": "judged", **asdict(judged)})
+    code = report_failures(outcome, lambda: one_turn(opened(), quiet, outcome))
+    if outcome.session is None or not outcome.session.state.title:
+        return code
+    # One that did not come to its end is not checked.
+    check = judging.check if code == 0 else None
+    folder, limit_s = outcome.session.folder, judging.check_timeout_s
+    try:
+        with interrupts.interruptible_after_end():
+            judged = judge(builder, copy, folder, check, limit_s, redactor())
+            _report(type="judged", **asdict(judged))
+    except AgentError as error:
+        _report(type="not_judged", error=error.message)
+    except TurnInterrupted as interrupt:
+        return interrupt.exit_code
+    return code
 
 
-def _tell_progress(progress: Progress) -> None:
-    if isinstance(progress, ChildProgress):
-        _tell({"type": "progress", **asdict(progress)})
-
-
-def _tell(line: dict[str, Any]) -> None:
+def _report(**line: Any) -> None:
     print(json.dumps(line), flush=True)
 
 
 @dataclass
-class Listener:
-    """Used by the process that started the try: puts what the try reports into `progress`. `before`
-    is the state of the conversation that it continues."""
+class _Listener:
+    """Puts what an attempt reports to the process that started it into `progress`. `before` is the
+    state of the conversation that it continues."""
 
-    progress: TryProgress
+    progress: AttemptProgress
     before: State
     _rest: bytes = b""
 
     def read(self, output: int) -> None:
         """Take over the lines that have arrived."""
         with suppress(BlockingIOError):
-            while data := os.read(output, _CHUNK):
+            while data := os.read(output, 1 << 16):
                 *lines, self._rest = (self._rest + data).split(b"\n")
                 for line in lines:
                     self._take(json.loads(line))
@@ -168,31 +152,31 @@ class Listener:
 
 _TICK_S = 0.1
 _PATIENCE_S = 15.0
-"""How long interrupted tries may take to report what they did; their records are complete."""
+"""How long interrupted attempts may take to report what they did; their records are complete."""
 _MOST_NAMED = 5
 
 
 @dataclass(frozen=True)
-class TryOptions:
+class AttemptOptions:
     """The tries to make. `models`, if any are named, take turns; `name` is for the session of the
-    best try."""
+    best attempt."""
 
     count: int
     models: Sequence[str] = ()
     name: str | None = None
 
     def model(self, number: int) -> str:
-        """Return the model of try `number`, from 1; "" if all tries use the default one."""
+        """Return the model of try `number`, from 1; "" if all attempts use the default one."""
         return self.models[(number - 1) % len(self.models)] if self.models else ""
 
 
-def run_tries(
+def run_attempts(
     flags: Flags,
     opening: Opening,
-    options: TryOptions,
+    options: AttemptOptions,
     original: Callable[[], SessionRecord | None] = lambda: None,
 ) -> int:
-    """Run the tries, bring in the best and report the outcome; return the exit code. `original`
+    """Run the attempts, bring in the best and report the outcome; return the exit code. `original`
     reads the session to continue, once `opening` has found it."""
     outcome = OutcomeReporter(flags)
 
@@ -201,55 +185,48 @@ def run_tries(
         workspace = opening.workspace(flags.folder)
         builder = asking_builder(flags, workspace, outcome.renderer, approves=False)
         clean_up_interrupted_work()
-        _require_check(builder, flags)
+        if not builder.settings.run.check:
+            hint = 'e.g. agent run --tries 3 --check "make test" "…"'
+            raise UsageError("tries need a check to be judged by", hint=hint)
+        requirement_spec(builder.settings.run, flags.output_schema, builder.environ)
         if options.name is not None:
             free_name(builder.home, options.name)
         said = opening.read(builder)
         outcome.count_time()
         with ExitStack() as stack:
             with kept_on_failure(said.piped), working("copying the workspace"):
-                made = stack.enter_context(tries_of(builder, original(), options.count))
-            tries, copies = made
-            race = _Race(flags, builder, options, tries, outcome)
+                made = stack.enter_context(attempts_of(builder, original(), options.count))
+            attempts, copies = made
+            race = _Race(flags, builder, options, attempts, outcome)
             race.run(copies, said)
             return outcome.finish_as(race.finish())
 
     return report_failures(outcome, run)
 
 
-def _require_check(builder: AgentBuilder, flags: Flags) -> None:
-    """Raise UsageError if there is no check that could be run, or the schema is invalid."""
-    if not builder.settings.run.check:
-        raise UsageError(
-            "tries need a check to be judged by",
-            hint='e.g. agent run --tries 3 --check "make test" "…"',
-        )
-    requirement_spec(builder.settings.run, flags.output_schema, builder.environ)
-
-
 @dataclass
 class _Race:
-    """Runs the tries, and finally brings in the best."""
+    """Runs the attempts, and finally brings in the best."""
 
     flags: Flags
     builder: AgentBuilder
-    options: TryOptions
-    tries: Tries
+    options: AttemptOptions
+    attempts: Attempts
     outcome: OutcomeReporter
 
     def __post_init__(self) -> None:
         self._started = time.monotonic()
         count = self.options.count
-        self._all = [TryProgress(n, self.options.model(n)) for n in range(1, count + 1)]
-        self._view = TriesView(self._all, quiet=self.flags.quiet)
+        self._all = [AttemptProgress(n, self.options.model(n)) for n in range(1, count + 1)]
+        self._view = AttemptsView(self._all, quiet=self.flags.quiet)
 
     # --- at work --------------------------------------------------------------------------------
 
-    def run(self, copies: Sequence[TryCopy], said: UserInput) -> None:
-        """Run until all tries have ended; an interrupt ends all of them."""
+    def run(self, copies: Sequence[AttemptCopy], said: UserInput) -> None:
+        """Run until all attempts have ended; an interrupt ends all of them."""
         for note in dict.fromkeys(note for copy in copies for note in copy.notes):
             self._notice(note)
-        share = self.tries.share_usd(self.options.count)
+        share = self.attempts.share_usd(self.options.count)
         self._side_by_side(
             [
                 (each, partial(self._work, copy, said.copied(), share))
@@ -258,13 +235,13 @@ class _Race:
         )
         self._spend_rest(copies)
 
-    def _spend_rest(self, copies: Sequence[TryCopy]) -> None:
-        """Give money that some tries left over to those that ran out of theirs, unless a try is
-        good already."""
+    def _spend_rest(self, copies: Sequence[AttemptCopy]) -> None:
+        """Give money that some attempts left over to those that ran out of theirs, unless an
+        attempt is good already."""
         poor = [each for each in self._all if each.reason == MAX_BUDGET and each.session_id]
         if not poor or best_of(self._all) is not None:
             return
-        if not (left := self.tries.left_usd(self._folders())):
+        if not (left := self.attempts.left_usd(self._folders())):
             return
         again = []
         for each in poor:
@@ -273,13 +250,13 @@ class _Race:
             again.append((each, partial(self._work, copy, UserInput(), left / len(poor))))
         self._side_by_side(again)
 
-    def _side_by_side(self, work: Sequence[tuple[TryProgress, Callable[[], int]]]) -> None:
-        running: dict[Forked, Listener] = {}
+    def _side_by_side(self, work: Sequence[tuple[AttemptProgress, Callable[[], int]]]) -> None:
+        running: dict[Forked, _Listener] = {}
         close_libraries()
         try:
             for each, body in work:
                 with shield():
-                    running[fork(body)] = Listener(each, self.tries.state)
+                    running[fork(body)] = _Listener(each, self.attempts.state)
             with interrupts.around_stop(self._view.screen.suspend, self._view.screen.resume):
                 self._follow(running)
         except TurnInterrupted as interrupt:
@@ -293,24 +270,24 @@ class _Race:
                 self._view.screen.flush()
                 _kill(running)
 
-    def _work(self, copy: TryCopy, said: UserInput, usd: float | None) -> int:
-        """Work on one try, in its own process, with `usd` more to spend."""
+    def _work(self, copy: AttemptCopy, said: UserInput, usd: float | None) -> int:
+        """Work on one attempt, in its own process, with `usd` more to spend."""
         model = self.options.model(copy.number)
         mends = self.flags.check_retries is not None
-        settings = self.tries.settings(model, usd, copy.session, mends=mends)
+        settings = self.attempts.settings(model, usd, copy.session, mends=mends)
         builder = replace(self.builder, settings=settings, workspace=copy.workspace)
         flags = replace(self.flags, model=model or self.flags.model)
         with interrupts.unshielded():
-            return Attempt(builder, copy, said, flags, self.builder.settings.run).run()
+            return _attempt(builder, copy, said, flags, self.builder.settings.run)
 
-    def _folder(self, each: TryProgress) -> Path:
+    def _folder(self, each: AttemptProgress) -> Path:
         return self.builder.home / "sessions" / each.session_id
 
     def _folders(self) -> list[Path]:
         """Return the folders of the sessions that exist."""
         return [self._folder(each) for each in self._all if each.session_id]
 
-    def _follow(self, running: dict[Forked, Listener]) -> None:
+    def _follow(self, running: dict[Forked, _Listener]) -> None:
         with selectors.DefaultSelector() as selector:
             for process in running:
                 selector.register(process.output, selectors.EVENT_READ)
@@ -322,12 +299,11 @@ class _Race:
                     if ended:
                         selector.unregister(process.output)
                         running[process].end(process.exit_code)
-                        self._tell_end(running[process].progress)
+                        if (writer := self.outcome.json_writer()) is not None:
+                            each = running[process].progress
+                            told = f"try {each.number} has ended"
+                            writer.write_notice("try", told, **each.as_dict())
                 self._view.draw()
-
-    def _tell_end(self, each: TryProgress) -> None:
-        if (writer := self.outcome.json_writer()) is not None:
-            writer.write_notice("try", f"try {each.number} has ended", **each.as_dict())
 
     def _notice(self, text: str) -> None:
         self.outcome.renderer.on_progress(Notice(text))
@@ -336,9 +312,9 @@ class _Race:
     # --- the outcome ----------------------------------------------------------------------------
 
     def finish(self) -> RunSummary:
-        """Show the table, then bring in the best try."""
+        """Show the table, then bring in the best attempt."""
         best = best_of(self._all)
-        changed = self.tries.changed_since() if best is not None else []
+        changed = self.attempts.changed_since() if best is not None else []
         if best is not None:
             best.is_chosen = not changed
         self._view.table()
@@ -350,7 +326,7 @@ class _Race:
             self._notice(f"try {best.number} changed nothing: the check passes as it is")
         with working("bringing in the best"):
             folder = self._folder(best)
-            self.tries.bring_in(folder, best.judged, self._folders(), self.options.name)
+            self.attempts.bring_in(folder, best.judged, self._folders(), self.options.name)
         evidence = EvidenceFold.of(read_session(folder).events).evidence
         return replace(
             self._summary(best),
@@ -360,8 +336,8 @@ class _Race:
             evidence_told=evidence.status_text,
         )
 
-    def _summary(self, each: TryProgress | None) -> RunSummary:
-        """Return a summary of `each`, with the costs of all tries."""
+    def _summary(self, each: AttemptProgress | None) -> RunSummary:
+        """Return a summary of `each`, with the costs of all attempts."""
         costs = [one.cost_usd for one in self._all]
         return RunSummary(
             status=each.status if each else "error",
@@ -376,8 +352,8 @@ class _Race:
         )
 
     def _none(self) -> RunSummary:
-        """Return the summary if no try is good. The exit code is that of the tries if all failed in
-        the same way, else 1."""
+        """Return the summary if no attempt is good. The exit code is that of the attempts if all
+        failed in the same way, else 1."""
         codes = {each.exit_code for each in self._all}
         same = max(codes) if len(codes) == 1 else 1
         first = next((each for each in self._all if each.error), None)
@@ -398,7 +374,7 @@ class _Race:
             else "",
         )
 
-    def _changed_meanwhile(self, best: TryProgress, changed: Sequence[Change]) -> RunSummary:
+    def _changed_meanwhile(self, best: AttemptProgress, changed: Sequence[Change]) -> RunSummary:
         named = ", ".join(
             display_path(each.git_description or each.path) for each in changed[:_MOST_NAMED]
         )
@@ -413,8 +389,8 @@ class _Race:
         )
 
 
-def _interrupt(running: dict[Forked, Listener], why: TurnInterrupted) -> None:
-    """Interrupt all tries, and give each some time to report what it did."""
+def _interrupt(running: dict[Forked, _Listener], why: TurnInterrupted) -> None:
+    """Interrupt all attempts, and give each some time to report what it did."""
     number = signal.SIGTERM if why.exit_code == 143 else signal.SIGINT
     for process in running:
         process.send(number)

@@ -11,7 +11,7 @@ import pytest
 
 from agentcli.sessions.finder import state_of
 from tests.cli.test_bisect import left_over
-from tests.cli.test_budget import greedy, priced
+from tests.cli.test_limits import greedy, priced
 from tests.conftest import MODELS, git
 from tests.scripted import bash, scripted, write
 from tests.server import Reply, Usage
@@ -62,8 +62,7 @@ def test_the_best_of_three_is_brought_in_and_can_be_taken_back(agent, tried):
     assert (here["workspace"], here["name"]) == (str(agent.workspace), "answered")
     found = agent("bisect", "--check", CHECK, "--until-passes")
     assert found.stdout.startswith("what was brought in after step 2 (event ")
-    undone = agent("undo")
-    assert undone.returncode == 0, undone.stderr
+    agent.ok("undo")
     assert files(agent.workspace) == ["old.txt"]
     assert git(agent.workspace, "status", "--porcelain") == ""
 
@@ -79,7 +78,7 @@ def test_without_one_that_passes_nothing_is_touched(agent, tried):
     tries = [folder.name for folder in agent.sessions]
     copies = [agent.workspace.with_name(name) for name in tries]
     for name, copy in zip(tries, copies, strict=True):
-        assert agent("fork", name, "--dir", str(copy)).returncode == 0
+        agent.ok("fork", name, "--dir", str(copy))
     assert sorted(map(files, copies)) == [["answer.txt", "old.txt"]] * 2 + [["old.txt"]]
 
 
@@ -99,7 +98,7 @@ def test_tries_are_kept_where_sessions_are(agent, tried):
     assert sorted(each["steps"] for each in every) == [2, 2]
     found = agent("bisect", "--check", "! grep -q 42 answer.txt")
     assert "+42" in found.stdout, found.stderr
-    assert agent("undo").returncode == 0
+    agent.ok("undo")
     assert files(agent.workspace) == ["old.txt"]
 
 
@@ -195,8 +194,9 @@ def test_what_one_leaves_of_the_budget_is_for_the_others(agent, serve):
     models = ["--try-model", cheap, "--try-model", dear]
     check = ["--check", "grep -q 42 answer.txt"]
     # Half of it is enough for two steps of 0.021, as the next could be dearer; the rest for one.
-    done = agent("run", *models, *check, "--max-budget-usd", "0.12", "--no-summary", "--json", "x")
-    assert done.returncode == 0, done.stderr
+    done = agent.ok(
+        "run", *models, *check, "--max-budget-usd", "0.12", "--no-summary", "--json", "x"
+    )
     first, second = result_of(done)["tries"]
     assert (first["cost_usd"], second["cost_usd"]) == pytest.approx((0.021, 0.063))
     assert (second["chosen"], second["added"]) == (True, 1)
@@ -207,7 +207,7 @@ def test_what_one_leaves_of_the_budget_is_for_the_others(agent, serve):
 def test_a_conversation_is_gone_on_with_in_each(agent, tmp_path):
     first = (write("answer.txt", "41\n"), Reply("It is 41."))
     model = scripted(tmp_path / "model", *first)
-    assert agent("run", "-m", model, "the answer?").returncode == 0
+    agent.ok("run", "-m", model, "the answer?")
     (agent.workspace / "mine.txt").write_text("mine\n")
     models = [
         scripted(tmp_path / name, *first, bash(f"echo {name} > answer.txt"), Reply(f"It is {name}"))
@@ -221,7 +221,7 @@ def test_a_conversation_is_gone_on_with_in_each(agent, tmp_path):
     shown = agent("sessions", "show").stdout
     assert "It is 41." in shown
     assert "It is 43" in shown
-    assert agent("undo").returncode == 0
+    agent.ok("undo")
     assert (agent.workspace / "answer.txt").read_text() == "41\n"
 
 

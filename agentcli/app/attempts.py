@@ -1,8 +1,9 @@
-"""Several tries at one task, each in a copy of the workspace and of the conversation so far; the
+"""Several attempts at one task, each in a copy of the workspace and of the conversation so far; the
 best is brought back.
 
-A try is an ordinary session that works in its copy. At the end the copies are removed: the chosen
-session continues in the workspace itself, and the files of the others are in their snapshots.
+An attempt is an ordinary session that works in its copy. At the end the copies are removed: the
+chosen session continues in the workspace itself, and the files of the others are in their
+snapshots.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from agentcli.workspace.names import display_path, is_generated
 
 
 @dataclass(frozen=True)
-class TryCopy:
+class AttemptCopy:
     """What try `number` starts with: a copy of the workspace and, in `session`, of the conversation
     so far, if there is one. `original` is the folder that was copied, `lent` are its parts that the
     copy only links to; `notes` are for people."""
@@ -50,9 +51,9 @@ class TryCopy:
 
 @dataclass(frozen=True)
 class Judgement:
-    """What a try did in its copy: the snapshots before (`base`) and after (`tree`), and how many
-    files and lines it changed. `check` is None if no check was asked for. Without snapshots, the
-    try was not judged."""
+    """What an attempt did in its copy: the snapshots before (`base`) and after (`tree`), and how
+    many files and lines it changed. `check` is None if no check was asked for. Without snapshots,
+    the attempt was not judged."""
 
     base: str = ""
     tree: str = ""
@@ -66,9 +67,9 @@ class Judgement:
         return self.added + self.removed
 
 
-class Tries:
-    """Makes copies of the workspace of `builder` as it is now, one for each try. `original` is the
-    session to continue, if any; it is only read."""
+class Attempts:
+    """Makes copies of the workspace of `builder` as it is now, one for each attempt. `original` is
+    the session to continue, if any; it is only read."""
 
     def __init__(self, builder: AgentBuilder, original: SessionRecord | None, own: Path) -> None:
         self._builder = builder
@@ -87,13 +88,13 @@ class Tries:
         return self._limits.spent_usd(state) + state.abandoned_usd
 
     def share_usd(self, count: int) -> float | None:
-        """Return what each of `count` tries may spend so that together they stay within the budget;
-        None without a limit."""
+        """Return what each of `count` attempts may spend so that together they stay within the
+        budget; None without a limit."""
         left = self._limits.left_usd(self.state)
         return None if left is None else left / count
 
     def left_usd(self, every: Collection[Path]) -> float | None:
-        """Return what is left of the budget after what all tries in `every` have spent; None
+        """Return what is left of the budget after what all attempts in `every` have spent; None
         without a limit."""
         left = self._limits.left_usd(self.state)
         if left is None:
@@ -105,9 +106,9 @@ class Tries:
     def settings(
         self, model: str, more_usd: float | None, folder: Path | None, *, mends: bool
     ) -> Settings:
-        """Return the settings of a try: with its own `model`, if given, and `more_usd` to spend;
-        `folder` is the session, if it continues one. `mends`: a failed check goes back to the
-        model."""
+        """Return the settings of an attempt: with its own `model`, if given, and `more_usd` to
+        spend; `folder` is the session, if it continues one. `mends`: a failed check goes back to
+        the model."""
         settings = self._builder.settings
         if not mends:
             settings = settings.changed(run={"check": ""})
@@ -116,7 +117,7 @@ class Tries:
             settings = settings.changed(agent={"max_budget_usd": spent + more_usd})
         return settings.changed(model={"name": model}) if model else settings
 
-    def copy(self, number: int, folder: Path) -> TryCopy:
+    def copy(self, number: int, folder: Path) -> AttemptCopy:
         """Make a copy in `folder`, which is empty. Raises SessionError, and UsageError if a copy
         would not work like the workspace."""
         builder, root = self._builder, self._store.root
@@ -132,7 +133,7 @@ class Tries:
                 hint=f"start at its top: -C {root}",
             )
         lent = lent_by(self._store, self._tree) if lends else ()
-        return TryCopy(number, workspace, session, root, lent, tuple(notes))
+        return AttemptCopy(number, workspace, session, root, lent, tuple(notes))
 
     def _branch(self, workspace: Path, root: Path) -> Path:
         """Create a session that continues the original one in `workspace`."""
@@ -156,9 +157,9 @@ class Tries:
     def bring_in(
         self, folder: Path, judged: Judgement, every: Collection[Path], name: str | None = None
     ) -> None:
-        """Repeat in the workspace what the try in `folder`, one of `every`, did in its copy. Its
-        session, which gets the `name`, continues there, and `agent undo` takes all of it back as
-        one step. Raises SessionError; then the workspace is as it was."""
+        """Repeat in the workspace what the attempt in `folder`, one of `every`, did in its copy.
+        Its session, which gets the `name`, continues there, and `agent undo` takes all of it back
+        as one step. Raises SessionError; then the workspace is as it was."""
         workspace = self._builder.workspace
         with Session.open(folder) as session:
             kept = checkpoints_of(folder, str(workspace))
@@ -188,11 +189,11 @@ class Tries:
 
 
 @contextmanager
-def tries_of(
+def attempts_of(
     builder: AgentBuilder, original: SessionRecord | None, count: int
-) -> Iterator[tuple[Tries, list[TryCopy]]]:
-    """Yield the tries with `count` copies, which are removed when the block ends, however it ends.
-    Raises UsageError, ConfigError, SessionError."""
+) -> Iterator[tuple[Attempts, list[AttemptCopy]]]:
+    """Yield the attempts with `count` copies, which are removed when the block ends, however it
+    ends. Raises UsageError, ConfigError, SessionError."""
     if not builder.settings.agent.checkpoints:
         raise ConfigError("tries need snapshots", hint="--set agent.checkpoints=true")
     if original is not None:
@@ -200,25 +201,25 @@ def tries_of(
         if (before := original.state.workspace) != str(builder.workspace):
             raise UsageError(f"tries of {original.folder.name} must start in {before}")
     with scratch(builder.home, scratch_place(builder.environ)) as made:
-        tries = Tries(builder, original, made.own)
+        attempts = Attempts(builder, original, made.own)
         copies = []
         for number in range(1, count + 1):
             folder = made.files / str(number)
             folder.mkdir(mode=0o700)
-            copies.append(tries.copy(number, folder))
-        yield tries, copies
+            copies.append(attempts.copy(number, folder))
+        yield attempts, copies
 
 
 def judge(
     builder: AgentBuilder,
-    copy: TryCopy,
+    copy: AttemptCopy,
     folder: Path,
     command: str | None,
     limit_s: float,
     redact: Callable[[str], str],
 ) -> Judgement:
-    """Judge the try at `copy` in `folder`, whose turn has ended. Records its snapshot, and runs the
-    check `command`, if given, in another copy, so that it leaves nothing in the try's."""
+    """Judge the attempt at `copy` in `folder`, whose turn has ended. Records its snapshot, and runs
+    the check `command`, if given, in another copy, so that it leaves nothing in the attempt's."""
     record = read_session(folder)
     workspace = Path(record.state.workspace)
     store = checkpoints_of(folder, str(workspace))
@@ -258,7 +259,7 @@ def lines_changed(patch: str) -> tuple[int, int]:
 
 
 def _first_tree(events: Sequence[Event], workspace: str) -> str | None:
-    """Return the snapshot before the first step of the try in this workspace; None if no step
+    """Return the snapshot before the first step of the attempt in this workspace; None if no step
     changed anything. Raises SessionError if it was not kept."""
     began = False
     for event in events:

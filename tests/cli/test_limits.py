@@ -6,7 +6,6 @@ import json
 import signal
 import threading
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 
@@ -16,13 +15,10 @@ from agentcli.events.observations import AgentStateChangedObservation, CmdOutput
 from agentcli.sessions.finder import state_of
 from agentcli.sessions.session import read_session
 from tests.conftest import LIMIT_S, MODELS
-from tests.server import Call, Hang, HttpError, Paused, Reply, Usage
+from tests.scripted import bash, call
+from tests.server import Call, Hang, HttpError, Paused, Reply, Truncated, Usage
 
 SUMMARY = "Read two files; the fix itself is left to do."
-
-
-def bash(command: str) -> Reply:
-    return Reply("", [Call("bash", {"command": command})])
 
 
 def working(request) -> Reply:
@@ -42,12 +38,10 @@ def result_of(done) -> dict:
 
 LOOPS = {
     "one command": [bash("echo same")],
-    "one error": [Reply("", [Call("read", {"path": "missing"})])],
+    "one error": [call("read", path="missing")],
     "two by turns": [bash("echo a"), bash("echo b")],
-    "three by turns": [bash("echo a"), bash("echo b"), Reply("", [Call("glob", {"pattern": "*"})])],
-    "an edit that is refused": [
-        Reply("", [Call("edit", {"path": "x", "old_str": "a", "new_str": "b"})])
-    ],
+    "three by turns": [bash("echo a"), bash("echo b"), call("glob", pattern="*")],
+    "an edit that is refused": [call("edit", path="x", old_str="a", new_str="b")],
     "words that differ": [
         Reply("Let me look.", [Call("bash", {"command": "ls"})]),
         Reply("Again.", [Call("bash", {"command": "ls"})]),
@@ -58,8 +52,7 @@ LOOPS = {
 @pytest.mark.parametrize("name", LOOPS)
 def test_a_model_in_a_loop_is_told_and_then_stopped(agent, serve, name):
     loop = LOOPS[name]
-    server = serve([*(loop * 12)[:12], Reply("I went another way.")])
-    agent.use(server)
+    server = agent.asks(serve([*(loop * 12)[:12], Reply("I went another way.")]))
     done = agent("run", "x", "--json")
     assert done.returncode == 1, done.stderr
     assert len(server.requests) <= 12
@@ -72,8 +65,7 @@ def test_a_model_in_a_loop_is_told_and_then_stopped(agent, serve, name):
 
 
 def test_after_a_stop_a_person_says_what_to_do_instead(agent, serve):
-    server = serve([*[bash("echo same")] * 8, bash("echo same"), Reply("Went another way.")])
-    agent.use(server)
+    agent.use(serve([*[bash("echo same")] * 8, bash("echo same"), Reply("Went another way.")]))
     stopped = agent("run", "x")
     assert stopped.returncode == 1
     assert "stuck" in stopped.stderr
@@ -98,8 +90,7 @@ def test_killed_between_nudge_and_reply_it_is_not_stopped_for_that(agent, serve,
 
 @pytest.mark.parametrize("api", MODELS)
 def test_the_last_turn_of_a_limit_is_a_summary(agent, serve, api):
-    server = serve(play=working)
-    agent.use(server, MODELS[api])
+    server = agent.asks(serve(play=working), MODELS[api])
     done = agent("run", "x", "--max-turns", "4", "--json")
     assert done.returncode == 6, done.stderr
     assert len(server.requests) == 4
@@ -112,6 +103,8 @@ def test_the_last_turn_of_a_limit_is_a_summary(agent, serve, api):
     asked = events_of(agent)[-3]
     assert isinstance(asked, MessageAction)
     assert "limit of 4 model replies" in asked.content
+    assert asked.source is Source.ENVIRONMENT
+    assert asked.wait_for_response
 
 
 def test_the_summary_is_what_the_run_prints(agent, serve):
@@ -123,8 +116,7 @@ def test_the_summary_is_what_the_run_prints(agent, serve):
 
 
 def test_raising_the_limit_goes_on_exactly_there(agent, serve):
-    server = serve(play=working)
-    agent.use(server)
+    server = agent.asks(serve(play=working))
     assert agent("run", "x", "--max-turns", "3").returncode == 6
     assert agent("resume", "--last", "--max-turns", "3").returncode == 6
     assert len(server.requests) == 3, "the same limit is reached without another call"
@@ -144,8 +136,7 @@ def test_a_limit_of_one_turn_is_for_work(agent, serve):
 
 
 def test_without_a_summary_all_turns_are_for_work(agent, serve):
-    server = serve(play=working)
-    agent.use(server)
+    agent.use(serve(play=working))
     done = agent("run", "x", "--max-turns", "3", "--set", "agent.summary_at_limit=false")
     assert done.returncode == 6
     assert len([e for e in events_of(agent) if isinstance(e, CmdOutputObservation)]) == 3
@@ -162,8 +153,7 @@ def test_calls_in_a_summary_are_not_carried_out(agent, serve):
 
 @pytest.mark.parametrize("entry", [HttpError(400, "bad", "no"), Reply("")], ids=["error", "empty"])
 def test_a_summary_that_fails_changes_nothing(agent, serve, entry):
-    server = serve([bash("echo 1"), entry, Reply("Done.")], sessions=2)
-    agent.use(server)
+    agent.use(serve([bash("echo 1"), entry, Reply("Done.")], sessions=2))
     done = agent("run", "x", "--max-turns", "2")
     assert done.returncode == 6, done.stderr
     assert "limit of 2 model replies" in done.stderr
@@ -177,8 +167,7 @@ def test_a_budget_keeps_enough_for_the_summary(agent, serve):
         usage = Usage(input=len(request.raw), output=200)
         return Reply(reply.text, reply.calls, usage=usage)
 
-    server = serve(play=play)
-    agent.use(server)
+    server = agent.asks(serve(play=play))
     config = agent.home / "config.toml"
     config.write_text(f'[prices."{MODELS["chat_completions"]}"]\ninput = 2\noutput = 10\n')
     agent.env["AGENT_CONFIG"] = str(config)
@@ -201,8 +190,7 @@ SHORT = ("--set", "agent.max_time_s=2")
 
 def test_a_command_is_stopped_when_the_time_is_over(agent, serve):
     command = "echo begun; sleep 1000"
-    server = serve([bash(command), Reply(SUMMARY), Reply("Done.")])
-    agent.use(server)
+    server = agent.asks(serve([bash(command), Reply(SUMMARY), Reply("Done.")]))
     done = agent("run", "x", "--json", *SHORT)
     assert done.returncode == 6, done.stderr
     result = result_of(done)
@@ -218,8 +206,7 @@ def test_a_command_is_stopped_when_the_time_is_over(agent, serve):
 
 def test_a_model_call_is_broken_off_when_the_time_is_over(agent, serve):
     never = threading.Event()
-    server = serve([Hang(never, headers=False), Hang(never, headers=False), Reply("Done.")])
-    agent.use(server)
+    agent.use(serve([Hang(never, headers=False), Hang(never, headers=False), Reply("Done.")]))
     done = agent("run", "x", *SHORT)
     never.set()
     assert done.returncode == 6, done.stderr
@@ -228,8 +215,7 @@ def test_a_model_call_is_broken_off_when_the_time_is_over(agent, serve):
 
 
 def test_nothing_is_begun_when_no_time_is_left(agent, serve):
-    server = serve([bash("sleep 1000"), Reply("Done.")])
-    agent.use(server)
+    server = agent.asks(serve([bash("sleep 1000"), Reply("Done.")]))
     done = agent("run", "x", *SHORT, "--set", "agent.summary_at_limit=false")
     assert done.returncode == 6
     assert len(server.requests) == 1
@@ -248,9 +234,8 @@ def test_an_interrupt_by_a_person_counts_more_than_the_time(agent, serve):
 
 @pytest.mark.parametrize("api", MODELS)
 def test_five_replies_in_a_row_that_make_no_sense_are_the_end(agent, serve, api):
-    broken = [Reply("", [Call("fly", {"to": number})]) for number in range(5)]
-    server = serve([*broken, Reply("Sorry.")])
-    agent.use(server, MODELS[api])
+    broken = [call("fly", to=number) for number in range(5)]
+    server = agent.asks(serve([*broken, Reply("Sorry.")]), MODELS[api])
     done = agent("run", "x", "--json")
     assert done.returncode == 1
     assert result_of(done)["reason"] == "bad_calls"
@@ -270,8 +255,7 @@ def test_a_letter_that_came_before_the_limit_is_delivered(agent, serve):
         "run", "x", "--max-turns", "2", "--set", "agent.summary_at_limit=false"
     )
     assert asked.wait(LIMIT_S)
-    told = agent("tell", agent.sessions[0].name, "and that too", "--steer")
-    assert told.returncode == 0, told.stderr
+    agent.ok("tell", agent.sessions[0].name, "and that too", "--steer")
     release.set()
     out, _ = process.communicate(timeout=LIMIT_S)
     assert process.returncode == 0, out
@@ -295,7 +279,7 @@ def test_a_letter_that_comes_while_a_command_runs(agent, serve, flags, request_n
     process = agent.use(server).start("run", "x", "--yolo")
     while not (agent.workspace / "begun").exists():
         assert process.poll() is None
-    assert agent("tell", agent.sessions[0].name, "and that too", *flags).returncode == 0
+    agent.ok("tell", agent.sessions[0].name, "and that too", *flags)
     (agent.workspace / "go").touch()
     out, _ = process.communicate(timeout=LIMIT_S)
     assert out.decode() == f"{answers[-1].text}\n"
@@ -304,8 +288,7 @@ def test_a_letter_that_comes_while_a_command_runs(agent, serve, flags, request_n
 
 
 def test_a_letter_for_after_the_turn_waits_at_a_limit_and_comes_with_the_resume(agent, serve):
-    server = serve([bash("echo 1"), Reply("All done.")])
-    agent.use(server)
+    server = agent.asks(serve([bash("echo 1"), Reply("All done.")]))
     flags = ("--max-turns", "1")
     assert agent("run", "x", *flags).returncode == 6
     agent("tell", "--", agent.sessions[0].name, "one more thing")
@@ -327,11 +310,134 @@ def test_every_change_of_state_is_one_that_the_table_has(agent, serve):
     assert all(b in TRANSITIONS[a] for a, b in pairwise(states))
 
 
-def test_the_conversation_says_who_asked_for_the_summary(agent, serve):
-    agent.use(serve(play=working))
-    agent("run", "x", "--max-turns", "2")
-    asked = next(
-        e for e in events_of(agent) if isinstance(e, MessageAction) and e.wait_for_response
+CAPS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
+
+
+def priced(agent, model: str, more: str = "") -> None:
+    config = agent.home / "config.toml"
+    config.write_text(f'{more}\n[prices."{model}"]\ninput = 2\noutput = 10\ncache_write = 2.5\n')
+    agent.env["AGENT_CONFIG"] = str(config)
+
+
+def output_cap(body: dict) -> int:
+    return next(body[name] for name in CAPS if name in body)
+
+
+def greedy(request):
+    """A model that never ends and uses all it may: each byte a token, the whole output."""
+    usage = Usage(input=len(request.raw), output=output_cap(request.body))
+    return Reply("", [Call("glob", {"pattern": "*"})], usage=usage)
+
+
+@pytest.mark.parametrize("api", MODELS)
+def test_the_dearest_of_servers_is_stopped_in_time(agent, serve, api):
+    agent.use(serve(play=greedy), MODELS[api])
+    priced(agent, MODELS[api])
+    done = agent("run", "work for ever", "--max-budget-usd", "0.3", "--json")
+    assert done.returncode == 6, done.stderr
+    result = json.loads(done.stdout.splitlines()[-1])
+    assert (result["status"], result["reason"]) == ("paused", "max_budget")
+    assert 0.2 < result["cost_usd"] <= 0.3
+    assert "of the budget of $0.3 is spent; the next call" in result["error"]["message"]
+    assert result["resume_command"] in result["error"]["hint"]
+
+
+def test_a_session_keeps_its_budget_until_it_is_raised(agent, serve):
+    usage = Usage(input=10_000, output=100)
+    step = Reply("", [Call("glob", {"pattern": "*"})], usage=usage)
+    server = agent.asks(serve([step, step, Reply("Done.", usage=usage)]))
+    priced(agent, MODELS["chat_completions"])
+    first = agent("run", "three steps", "--max-budget-usd", "0.06")
+    assert first.returncode == 6, first.stderr
+    assert "paused (max budget)" in first.stderr
+    assert len(server.requests) == 2
+    again = agent("resume", "--last")
+    assert again.returncode == 6
+    assert len(server.requests) == 2
+    done = agent("resume", "--last", "--max-budget-usd", "1")
+    assert (done.returncode, done.stdout) == (0, "Done.\n"), done.stderr
+    assert state_of(agent.sessions[0]).cost_usd == pytest.approx(0.063)
+
+
+def test_the_output_asked_for_is_what_is_left(agent, serve):
+    server = agent.asks(serve([Reply("Done.", usage=Usage(input=10, output=10))]))
+    priced(agent, MODELS["chat_completions"])
+    agent.ok("run", "x", "--max-budget-usd", "0.1")
+    request = server.requests[0]
+    cap = output_cap(request.body)
+    assert 256 <= cap < 16_384
+    assert len(request.raw) * 2.5e-6 + cap * 1e-5 <= 0.1
+
+
+def test_without_a_price_nothing_is_sent_and_nothing_recorded(agent, serve):
+    server = agent.asks(serve([]), "openai-chat/unheard-of")
+    done = agent("run", "x", "--max-budget-usd", "5")
+    assert done.returncode == 3
+    assert "the price of openai-chat/unheard-of is unknown" in done.stderr
+    assert '[prices."openai-chat/unheard-of"]' in done.stderr
+    assert server.requests == []
+    assert agent.sessions == []
+
+
+def test_a_server_that_counts_nothing_is_not_free(agent, serve):
+    usage = Usage(input=0, output=0)
+    server = agent.asks(
+        serve([Reply("", [Call("glob", {"pattern": "*"})], usage=usage)] * 9, sessions=9)
     )
-    assert asked.source is Source.ENVIRONMENT
-    assert Path(agent.sessions[0], "events").exists()
+    priced(agent, MODELS["chat_completions"])
+    assert agent("run", "x", "--max-budget-usd", "0.1").returncode == 6
+    assert 0 < len(server.requests) < 4
+
+
+@pytest.mark.parametrize(
+    ("project", "code"), [(0.001, 6), (50, 0)], ids=["lowers", "may not raise"]
+)
+def test_a_project_may_lower_the_budget_only(agent, serve, project, code):
+    agent.use(serve([Reply("Done.", usage=Usage(input=10, output=10))] if not code else []))
+    priced(agent, MODELS["chat_completions"], "[agent]\nmax_budget_usd = 0.5")
+    (agent.workspace / ".agent").mkdir()
+    (agent.workspace / ".agent" / "config.toml").write_text(f"[agent]\nmax_budget_usd = {project}")
+    done = agent("run", "x")
+    assert done.returncode == code, done.stderr
+    assert ("is not trusted" in done.stderr) == (project == 50)
+
+
+def test_cost_by_model_and_part(agent, serve):
+    from agentcli.cli.sessions.rows import costs, table
+
+    usage = Usage(input=10_000, output=500, cached=5_000, reasoning=120)
+    agent.use(serve([Reply("one", usage=usage), Reply("two", usage=usage)], sessions=2))
+    priced(agent, MODELS["chat_completions"])
+    agent("run", "x")
+    agent("resume", "--last", "more", "-m", "openai-chat/unheard-of")
+    state = state_of(agent.sessions[0])
+    told = costs(agent.sessions[0], state)
+    rows = told["rows"]
+    assert [(row["model"], row["part"], row["replies"]) for row in rows] == [
+        ("openai-chat/gpt-5.5", "main", 1),
+        ("openai-chat/unheard-of", "main", 1),
+    ]
+    assert rows[0]["cached_share"] == 0.5
+    assert rows[0]["cost_usd"] == pytest.approx(0.025)
+    assert told["total"]["cost_usd"] is None
+    lines = table(told)
+    assert max(map(len, lines)) <= 80
+    assert lines[1].split() == ["openai-chat/gpt-5.5", "1", "10k", "(50%)", "500", "120", "$0.03"]
+    assert lines[-1].split()[-2:] == ["price", "unknown"]
+
+
+def test_replies_that_broke_off_count_for_the_resumed_session_too(agent, serve):
+    usage = Usage(input=1_000, output=10)
+    broken = Truncated(Reply("Half of", usage=usage))
+    server = agent.asks(serve([broken, Reply("Done.", usage=usage)], sessions=2))
+    more = "[llm]\nretry_base_s = 0\n[model]\nmax_output_tokens = 1000"
+    priced(agent, MODELS["chat_completions"], more)
+    agent.ok("run", "x", "--max-budget-usd", "0.1")
+    state = state_of(agent.sessions[0])
+    assert 0.01 < state.abandoned_usd < 0.05
+    assert state.cost_usd == pytest.approx(0.0021)
+    low = f"{state.abandoned_usd + 0.01:.4f}"
+    again = agent("resume", "--last", "more", "--max-budget-usd", low)
+    assert again.returncode == 6
+    assert "on replies that broke off" in again.stderr
+    assert len(server.requests) == 2
