@@ -22,8 +22,8 @@ _OURS = "every word is ours"
 _USERS = "the words are those of the user's own settings or environment"
 _SHELL = "what is started is a shell or the layer around it; texts are its input"
 STARTS = {
-    "app/checks/requirement_spec.py": _STDIN,
-    "app/replay/recorder.py": "paths are in the environment",
+    "app/requirements.py": _STDIN,
+    "app/recorder.py": "paths are in the environment",
     "batch/worker_processes.py": _STDIN,
     "browser/browser.py": _STDIN,
     "checkpoints/scan.py": "names follow -path, and begin with ./",

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from agentcli.sessions.search.finder import state_of
+from agentcli.sessions.finder import state_of
 from tests.server import Reply
 
 
