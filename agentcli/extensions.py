@@ -46,7 +46,7 @@ class ExtensionPoint(Generic[T]):
     def file_names(self) -> list[str]:
         """Return the names that the modules of the package give to parts. Imports none of them, so
         some may turn out to define no part."""
-        path = importlib.import_module(self.package).__path__
+        path = getattr(importlib.import_module(self.package), "__path__", [])
         files = sorted(module.name for module in pkgutil.iter_modules(path))
         return [file.replace("_", "-") for file in files] if self.dashed else files
 

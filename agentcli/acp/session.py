@@ -8,17 +8,22 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from acp.helpers import update_available_commands
 from acp.schema import (
+    AvailableCommand,
+    AvailableCommandInput,
+    AvailableCommandsUpdate,
     PermissionOption,
     SessionConfigOptionSelect,
     SessionModeState,
     StopReason,
     ToolCallUpdate,
+    UnstructuredCommandInput,
 )
 
 from agentcli import interrupts
 from agentcli.acp.editor import AnyUpdate, CannotAsk, Editor, EditorApprover
-from agentcli.acp.prompts import Block, Commands, Prompt, read_prompt
+from agentcli.acp.prompts import Block, Prompt, read_prompt
 from agentcli.acp.terms import (
     EFFORT,
     MODE,
@@ -41,7 +46,8 @@ from agentcli.app.configuration.config import require_unmanaged
 from agentcli.app.configuration.trust import Answer
 from agentcli.app.open_session import OpenSession
 from agentcli.app.policy.session_policy import SessionPolicy
-from agentcli.errors import AgentError, ConfigError, TurnInterrupted
+from agentcli.app.user_commands import OwnCommands, own_commands, prompt_text, prompts, takes
+from agentcli.errors import AgentError, ConfigError, TurnInterrupted, UsageError
 from agentcli.events.progress import Notice
 from agentcli.llm.roles import Roles
 from agentcli.security.trust import Fingerprint, TrustState
@@ -49,19 +55,33 @@ from agentcli.sessions.finder import exists
 from agentcli.sessions.session import Session, Subscriber
 from agentcli.system.homes import user_home
 from agentcli.system.programs import user_environ
+from agentcli.ui.text import printable
 
+_OF_SERVERS = "mcp__"
 _STOPPED = "Not started: the user stopped the turn instead of answering whether it may be."
 _NOT_STARTED = "Not started: the user stopped the turn."
 _TRUST, _NOT_NOW, _NEVER = "trust", "not-now", "never"
 
 
 @dataclass(frozen=True)
+class EditorCommand:
+    """A built-in command. `run` does it and returns what was done, as Markdown; without one, `text`
+    is what is said to the model. `takes` describes the text after the name."""
+
+    help: str
+    takes: str = ""
+    run: Callable[[EditorSession, str], str] | None = None
+    text: str = ""
+
+
+@dataclass(frozen=True)
 class SessionDefaults:
-    """What all sessions begin with: `flags`, the settings from the command line by dotted key, and
-    `trust_text`, which describes what a folder brings along."""
+    """What all sessions begin with: `flags`, the settings from the command line by dotted key,
+    `trust_text`, which describes what a folder brings along, and the built-in `commands`."""
 
     flags: Mapping[str, Any]
     trust_text: Callable[[Fingerprint, TrustState], Iterable[str]]
+    commands: Mapping[str, EditorCommand]
 
 
 def require_model(defaults: SessionDefaults) -> None:
@@ -88,6 +108,8 @@ class EditorSession:
         self, defaults: SessionDefaults, editor: Editor, folder: Path, place: SessionPlace
     ) -> None:
         self.id = folder.name
+        self.width = 80
+        """The most columns of a line in what a command shows."""
         self.worker = Worker(f"session {folder.name}")
         self.busy = False
         """Whether its thread has something to do. For the event loop."""
@@ -98,11 +120,11 @@ class EditorSession:
         self._defaults = defaults
         self._editor = editor
         self._place = place
-        self._commands = Commands(self)
+        self._commands = Commands(self, defaults.commands)
         self._chosen: dict[str, Any] = {}
         """Settings that the user chose in the editor, by dotted key."""
         self._model = ""
-        self._opened: OpenSession | None = None
+        self.opened: OpenSession | None = None
         self._session: Session | None = None
         self._updates: SessionUpdates | None = None
         self._refused: set[str] = set()
@@ -137,7 +159,7 @@ class EditorSession:
             return "cancelled"
 
     def _work_on(self, said: Prompt) -> StopReason:
-        opened = self.open()
+        opened = self.open_session()
         if self._was_stopped:
             opened.session.close_pending(_STOPPED, _NOT_STARTED)
         self._was_stopped = False
@@ -160,7 +182,7 @@ class EditorSession:
             raise
 
     def close(self, reason: str = "ended") -> None:
-        opened, self._opened = self._opened, None
+        opened, self.opened = self.opened, None
         if opened is not None:
             opened.close(reason)
 
@@ -184,19 +206,36 @@ class EditorSession:
 
     # --- open
 
-    def open(self) -> OpenSession:
+    def open_session(self) -> OpenSession:
         """Return the session with all that works on it; create it if there is none yet."""
-        opened = self._opened
+        opened = self.opened
         if opened is not None and self._sealed != self.builder.settings.agent.planning:
             self.close()
-        if self._opened is None:
+        if self.opened is None:
             if exists(self.folder):
                 self._reopen(replay=False)
             else:
                 self.builder = self._load(self._ask_trust)
                 self._use(self.builder.create(self._subscribers, folder=self.folder))
-        assert self._opened is not None
-        return self._opened
+        assert self.opened is not None
+        return self.opened
+
+    @property
+    def session(self) -> Session:
+        """The session, opened if it is only stored. Raises UsageError before the first prompt."""
+        if not exists(self.folder):
+            raise UsageError("nothing was done yet", hint="say what is to be done")
+        return self.open_session().session
+
+    @contextmanager
+    def session_at_rest(self) -> Iterator[Session]:
+        """Yield the session with no work running in it; the next prompt reopens it. Raises
+        UsageError before the first prompt."""
+        if not exists(self.folder):
+            raise UsageError("nothing was done yet", hint="say what is to be done")
+        self.close()
+        with Session.open(self.folder) as stored:
+            yield stored
 
     def show_note(self, words: str) -> None:
         """Show the user a note that is not from the model."""
@@ -209,7 +248,7 @@ class EditorSession:
 
     def announce(self) -> None:
         """Send the list of commands; the editor must know the session by then."""
-        self.send(self._commands.update(self._opened))
+        self.send(self._commands.update(self.opened))
 
     def _reopen(self, *, replay: bool) -> None:
         def subscribers(session: Session) -> Sequence[Subscriber]:
@@ -223,7 +262,7 @@ class EditorSession:
         self._use(opened)
 
     def _use(self, opened: OpenSession) -> None:
-        self._opened = opened
+        self.opened = opened
         self._sealed = self.builder.settings.agent.planning
         self._model = opened.session.state.model
         for notice in self._notices:
@@ -250,15 +289,15 @@ class EditorSession:
         self._chosen[SETTINGS[MODE]] = mode
         settings = self.builder.settings.changed(agent={"approval": mode})
         self.builder = replace(self.builder, settings=settings)
-        if self._opened is not None:
-            self._opened.policy.set_mode(mode)
+        if self.opened is not None:
+            self.opened.policy.set_mode(mode)
 
     def set_model(self, name: str) -> None:
         """Set the model from the next request on; a part of a name will do if it fits only one.
         Raises ConfigError, after which nothing is changed."""
         self._change(MODEL, name)
-        if self._opened is not None:
-            self._model = self._opened.session.state.model
+        if self.opened is not None:
+            self._model = self.opened.session.state.model
 
     def set_effort(self, effort: str) -> None:
         """Set the effort from the next request on."""
@@ -271,8 +310,8 @@ class EditorSession:
         self._chosen[key] = value
         try:
             self.builder = self._load(None)
-            if self._opened is not None:
-                self.builder.use_model(self._opened, self._chosen.get(SETTINGS[MODEL], self._model))
+            if self.opened is not None:
+                self.builder.use_model(self.opened, self._chosen.get(SETTINGS[MODEL], self._model))
             else:
                 self._model = self.builder.prepare(self.folder).models.chain("main").model
         except ConfigError:
@@ -326,7 +365,7 @@ class EditorSession:
             self._refused,
             stopping,
             # The first approver is made while the session opens; all later ones are for children.
-            of_child=self._opened is not None,
+            of_child=self.opened is not None,
         )
 
     def _ask_trust(self, found: Fingerprint, state: TrustState) -> Answer:
@@ -353,3 +392,80 @@ class EditorSession:
             return "no"
         answers: dict[str, Answer] = {_TRUST: "yes", _NEVER: "never"}
         return answers.get(chosen, "no")
+
+
+class Commands:
+    """The commands of one session."""
+
+    def __init__(self, session: EditorSession, built_in: Mapping[str, EditorCommand]) -> None:
+        self._session = session
+        self._built_in = built_in
+
+    def run(self, said: Prompt) -> bool:
+        """Run what was said if it is a command that acts by itself, and return whether it is. Other
+        text goes to the model. Raises AgentError, RequestError, TurnInterrupted."""
+        name, _, argument = said.typed.removeprefix("/").partition(" ")
+        if (
+            not said.typed.startswith("/")
+            or not (found := self._built_in.get(name))
+            or not found.run
+        ):
+            return False
+        self._session.show_note(found.run(self._session, argument.strip()))
+        return True
+
+    def expanded(self, said: Prompt, opened: OpenSession) -> Prompt:
+        """Replace a command by the text that it stands for. Skills are expanded elsewhere."""
+        name, _, argument = said.typed.removeprefix("/").partition(" ")
+        if not said.typed.startswith("/"):
+            return said
+        if (built_in := self._built_in.get(name)) is not None:
+            return replace(said, typed=f"{built_in.text.rstrip()}\n\n{argument}".rstrip())
+        if (own := self._own().commands.get(name)) is not None:
+            return replace(said, typed=own.text(argument))
+        if name.startswith(_OF_SERVERS) and opened.servers is not None:
+            text = prompt_text(opened.servers, name, argument)
+            return said if text is None else replace(said, typed=text)
+        return said
+
+    def update(self, opened: OpenSession | None) -> AvailableCommandsUpdate:
+        """Return the update that lists all commands with their help."""
+        return update_available_commands(
+            [
+                AvailableCommand(
+                    name=name,
+                    description=printable(told, multiline=False) or name,
+                    input=_input(hint),
+                )
+                for name, told, hint in self._listed(opened)
+            ]
+        )
+
+    def _listed(self, opened: OpenSession | None) -> Iterator[tuple[str, str, str]]:
+        yield from ((name, each.help, each.takes) for name, each in self._built_in.items())
+        own = self._own()
+        for name, command in own.commands.items():
+            yield name, command.description, command.takes
+        for skill in own.callable_skills():
+            yield skill.name, skill.description, ""
+        servers = opened.servers if opened is not None else None
+        for name, server, prompt in prompts(servers) if servers is not None else ():
+            yield name, f"{server}: {prompt.description}", takes(prompt)
+
+    def _own(self) -> OwnCommands:
+        builder = self._session.builder
+        try:
+            return own_commands(
+                builder.environ,
+                builder.workspace,
+                builder.settings.knowledge,
+                tuple(self._built_in),
+            )
+        except ConfigError:
+            return OwnCommands()
+
+
+def _input(hint: str) -> AvailableCommandInput | None:
+    if not hint:
+        return None
+    return AvailableCommandInput(UnstructuredCommandInput(hint=printable(hint, multiline=False)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 
 from acp.helpers import (
@@ -16,7 +16,7 @@ from acp.helpers import (
     update_user_message,
     update_user_message_text,
 )
-from acp.schema import Cost, PlanEntry, PlanEntryStatus, SessionInfoUpdate, UsageUpdate
+from acp.schema import Cost, PlanEntryStatus, SessionInfoUpdate, UsageUpdate
 
 from agentcli.acp.tool_calls import Content, ToolCallView, call_id, fenced, image_of, progress, text
 from agentcli.events import Action, Event, Observation, Progress, Source
@@ -201,7 +201,17 @@ class SessionUpdates:
             if final.strip() and final.strip() != self._said.strip():
                 self.show_note(final)
         elif isinstance(observation, TaskTrackingObservation):
-            self._update(update_plan(_entries(observation.task_list)))
+            self._update(
+                update_plan(
+                    [
+                        plan_entry(
+                            printable(item.get("title", ""), multiline=False), status=_PLAN[status]
+                        )
+                        for item in observation.task_list
+                        if (status := item.get("status", "todo")) in _PLAN
+                    ]
+                )
+            )
         elif not isinstance(action, TaskTrackingAction | AgentThinkAction):
             self._update(self._calls.ended(action, observation))
 
@@ -260,11 +270,3 @@ class SessionUpdates:
         if action_id in self._open and now - self._shown_at >= _BETWEEN_OUTPUTS_S:
             self._shown_at = now
             self._update(progress(action_id, [content()]))
-
-
-def _entries(items: Iterable[dict[str, str]]) -> list[PlanEntry]:
-    return [
-        plan_entry(printable(item.get("title", ""), multiline=False), status=_PLAN[status])
-        for item in items
-        if (status := item.get("status", "todo")) in _PLAN
-    ]

@@ -1,8 +1,8 @@
-"""The tree of commands, which mirrors the files in `commands/`: a folder is a group, a file is a
-command.
+"""The tree of commands, which mirrors the files in `commands/`.
 
-The docstring of a file is its command's help, and its constant `COMMAND` is the function to call. A
-file is loaded only when its command is chosen; `agent --help` just reads the docstrings.
+The docstring of a file is its command's help, and its constant `COMMAND` is the function to call;
+for a group, a table of functions with docstrings of their own. A file is loaded only when its
+command is chosen; `agent --help` just reads the docstrings.
 """
 
 from __future__ import annotations
@@ -12,10 +12,9 @@ import difflib
 import inspect
 import sys
 import tokenize
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import wraps
 from importlib import import_module
-from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from types import FunctionType
 from typing import Annotated, Any
@@ -46,7 +45,7 @@ _SETTINGS: dict[str, Any] = {
 class CommandGroup(TyperGroup):
     """A group of commands; a command is only a name until it is chosen."""
 
-    point: ExtensionPoint[FunctionType]
+    point: ExtensionPoint[Any]
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args[0] not in self.commands:
@@ -67,62 +66,65 @@ class CommandGroup(TyperGroup):
     def _add_outside(self) -> None:
         """Add the commands of outside packages, which are looked up only where they are needed."""
         for name in self.point.outside_names():
-            self.commands.setdefault(name, _LazyCommand(name, self.point, name, outside=True))
+            self.commands.setdefault(name, _LazyCommand(name, self.point))
 
 
 class _LazyCommand(TyperCommand):
-    """A command in the list of its group, loaded when it is chosen. `part` is its name at the
-    extension point; unless it is from `outside`, that is one of our files."""
+    """A command in the list of its group, loaded when it is chosen: the file called `part`, or the
+    `function` of a group's table. Without either, `part` is from an outside package."""
 
     def __init__(
-        self, name: str, point: ExtensionPoint[FunctionType], part: str, *, outside: bool = False
+        self,
+        name: str,
+        point: ExtensionPoint[Any],
+        part: str = "",
+        function: FunctionType | None = None,
     ) -> None:
         super().__init__(name)
         self._point = point
-        self._part = part
-        self._outside = outside
+        self._function = function
+        self._module = f"{point.package}.{part}" if part else ""
 
     def can_load(self) -> bool:
-        return not self._outside or self._point.get(self._part) is not None
+        return bool(self._module) or self._found() is not None
 
     def get_short_help_str(self, limit: int = 45) -> str:
         self.help = self._help()
         return super().get_short_help_str(limit)
 
     def _help(self) -> str:
-        spec = self._spec()
+        spec = find_spec(self._module) if self._module else None
         if spec is None or spec.origin is None:
-            return inspect.getdoc(self._point.get(self._part)) or ""
+            return inspect.getdoc(self._found()) or ""
         with open(spec.origin, "rb") as file:
             tokens = tokenize.tokenize(file.readline)
             docstring = next(token.string for token in tokens if token.type == tokenize.STRING)
         return inspect.cleandoc(ast.literal_eval(docstring))
 
-    def _spec(self) -> ModuleSpec | None:
-        """Return the spec of the command's module; None for a command of an outside package, whose
-        name need not be that of a module."""
-        return None if self._outside else find_spec(f"{self._point.package}.{self._part}")
+    def _found(self) -> Any:
+        return self._function or self._point.get(self._module.rpartition(".")[2] or self.name or "")
 
     def load(self) -> Any:
-        spec = self._spec()
-        if spec is not None and spec.submodule_search_locations is not None:
-            return _group(spec.name)
         # A half-loaded module would break whatever reports the interrupt.
         with shield():
-            function = self._point.get(self._part)
-        if function is None:
+            found = self._found()
+        if found is None:
             raise UsageError(f"the command {self.name} can't be loaded")
+        if isinstance(found, dict):
+            return _group(self._module, found)
         app = typer.Typer(**_SETTINGS)
-        if spec is None:
-            app.command(self.name)(_with_exits(function))
+        if self._module or self._function:
+            app.command(self.name, help=_shell_help(self._help()))(found)
         else:
-            app.command(self.name, help=_with_rows(import_module(spec.name).__doc__))(function)
+            app.command(self.name)(_with_exits(found))
         return get_command(app)
 
 
-def _with_rows(help_text: str | None) -> str:
-    """Keep the lines of the examples as they are; the library would reflow them as a paragraph."""
-    return (help_text or "").replace("\n\nExamples:\n", "\n\n\b\nExamples:\n")
+def _shell_help(text: str) -> str:
+    """Return help without the examples for conversations. The lines of the others stay as they are;
+    the library would reflow them as a paragraph."""
+    kept = "\n".join(line for line in text.split("\n") if not line.startswith("  /"))
+    return kept.replace("\n\nExamples:\n", "\n\n\b\nExamples:\n")
 
 
 def _with_exits(function: FunctionType) -> Callable[..., Any]:
@@ -156,7 +158,9 @@ def dispatch(arguments: list[str]) -> int:
     """Run `agent ARGUMENTS` and return its exit code. Raises UsageError for wrong arguments."""
     use_configured_store()
     try:
-        result = _group(_PACKAGE, _options)(arguments, prog_name="agent", standalone_mode=False)
+        result = _group(_PACKAGE, callback=_options)(
+            arguments, prog_name="agent", standalone_mode=False
+        )
     except typer.Exit as stop:
         return stop.exit_code
     except typer.Abort:
@@ -174,17 +178,20 @@ def dispatch(arguments: list[str]) -> int:
 
 def command_tree() -> CommandGroup:
     """Return all commands; each is loaded by calling its `load`."""
-    tree = _group(_PACKAGE, _options)
+    tree = _group(_PACKAGE, callback=_options)
     tree.list_commands(None)
     return tree
 
 
-def _group(package: str, callback: Any = None) -> CommandGroup:
-    """Return the commands of `package`: those in its `ORDER` first, then all others by name."""
-    module = import_module(package)
+def _group(
+    module: str, table: Mapping[str, FunctionType] | None = None, callback: Any = None
+) -> CommandGroup:
+    """Return the commands of a group's `table`, or those of the package: first those in its
+    `ORDER`, then all others by name."""
+    loaded = import_module(module)
     app = typer.Typer(
         cls=CommandGroup,
-        help=module.__doc__,
+        help=loaded.__doc__,
         no_args_is_help=True,
         context_settings={"help_option_names": ["-h", "--help"]},
         **_SETTINGS,
@@ -193,14 +200,15 @@ def _group(package: str, callback: Any = None) -> CommandGroup:
         app.callback()(callback)
     group = get_group(app)
     assert isinstance(group, CommandGroup)
-    entered = package.replace(".cli.", ".")
-    group.point = ExtensionPoint(package, "COMMAND", entered, FunctionType)
-    # `import` is a keyword, so a module can't have that name.
-    files = {file.rstrip("_"): file for file in group.point.file_names()}
-    first = [name for name in module.ORDER if name in files]
-    group.commands = {
-        name: _LazyCommand(name, group.point, files[name]) for name in [*first, *files]
-    }
+    point = group.point = ExtensionPoint[Any](
+        module, "COMMAND", module.replace(".cli.", "."), FunctionType
+    )
+    if table is None:
+        files = point.file_names()
+        first = [name for name in loaded.ORDER if name in files]
+        group.commands = {n: _LazyCommand(n, point, n) for n in [*first, *files]}
+    else:
+        group.commands = {n: _LazyCommand(n, point, function=f) for n, f in table.items()}
     return group
 
 

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any
 
 import typer
+
+from agentcli.errors import UsageError
+
+_NUMBER = re.compile(r"0*[1-9][0-9]{0,8}")
 
 
 def option(spelling: str, about: str = "", **limits: Any) -> Any:
@@ -19,6 +24,13 @@ def option(spelling: str, about: str = "", **limits: Any) -> Any:
 def argument(name: str, about: str = "", **limits: Any) -> Any:
     """Declare an argument, which the help calls `name`."""
     return typer.Argument(metavar=name, help=about or None, **limits)
+
+
+def number(text: str, example: str) -> int:
+    """Return `text` as a number from 1 up. Raises UsageError for anything else."""
+    if not _NUMBER.fullmatch(text):
+        raise UsageError(f"{text!r} is not a number (1 or more)", hint=f"such as {example}")
+    return int(text)
 
 
 Json = Annotated[bool, option("--json", "For programs.")]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import inspect
-import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from functools import cache
+from functools import cache, reduce
+from operator import or_
+from typing import Any
 
 from agentcli.app.user_commands import OwnCommands, own_commands, prompt_text, prompts
 from agentcli.cli.conversation.conversation import Conversation
@@ -18,8 +19,6 @@ from agentcli.extensions import ExtensionPoint
 from agentcli.mcp.values import one_line
 from agentcli.ui.prompt.control import Completion, Submission
 
-_NUMBER = re.compile(r"0*[1-9][0-9]{0,8}")
-
 Complete = Callable[[Conversation, str], Sequence[Completion]]
 
 
@@ -27,7 +26,8 @@ Complete = Callable[[Conversation, str], Sequence[Completion]]
 class SlashCommand:
     """A slash command. `run` gets the text after the name; `takes` describes that text, and
     `complete` completes it. A command that runs `at_once` does not wait for the end of a turn: it
-    only shows something, from the prompt's thread. Its help is the docstring of its file."""
+    only shows something, from the prompt's thread. Its help is the docstring of `run`, or else of
+    its file."""
 
     run: Callable[[Conversation, str], None]
     takes: str = ""
@@ -36,18 +36,25 @@ class SlashCommand:
 
     @property
     def help(self) -> str:
-        return inspect.getdoc(sys.modules[self.run.__module__]) or ""
+        """The help, with the examples for conversations."""
+        text = inspect.getdoc(self.run) or inspect.getdoc(sys.modules[self.run.__module__]) or ""
+        about, _, examples = text.partition("\n\nExamples:\n")
+        ours = [line.strip() for line in examples.split("\n") if line.startswith("  /")]
+        return "\n\n".join([about, *ours])
 
 
-COMMANDS = ExtensionPoint(
-    "agentcli.cli.slash", "SLASH_COMMAND", "agentcli.slash_commands", SlashCommand
+_POINT = ExtensionPoint[Any](
+    "agentcli.cli.slash", "SLASH_COMMANDS", "agentcli.slash_commands", SlashCommand
 )
 
 
 @cache
 def slash_commands() -> Mapping[str, SlashCommand]:
-    """Return all slash commands by the name that a user types."""
-    return {name.rstrip("_"): command for name, command in COMMANDS.all().items()}
+    """Return all slash commands by the name that a user types. Each file of ours has several."""
+    parts = _POINT.all()
+    ours = [commands for commands in parts.values() if isinstance(commands, dict)]
+    others = {name: part for name, part in parts.items() if not isinstance(part, dict)}
+    return others | reduce(or_, ours)
 
 
 def run_slash(conversation: Conversation, given: Submission) -> None:
@@ -153,13 +160,6 @@ def carry_out(conversation: Conversation, given: Submission) -> None:
         run_shell(conversation, given.text)
     else:
         run_slash(conversation, given)
-
-
-def number(text: str, example: str) -> int:
-    """Return `text` as a number from 1 up. Raises UsageError for anything else."""
-    if not _NUMBER.fullmatch(text):
-        raise UsageError(f"{text!r} is not a number (1 or more)", hint=f"such as {example}")
-    return int(text)
 
 
 def beginning(typed: str, words: Mapping[str, str]) -> list[Completion]:

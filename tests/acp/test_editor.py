@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import io
+import re
 import signal
 import sys
 import threading
@@ -292,6 +293,18 @@ def test_a_server_of_the_editor_is_reached_over_http(agent, serve):
             process.kill()
 
 
+SHOWN = {
+    "/diff": "```diff\ndiff --git a/new.txt b/new.txt\n",
+    "/context": "reserve for the reply",
+    "/cost": "total ",
+    "/rename the writer": "is now the writer",
+    "/memory": "no notes on this project",
+    "/agents": "explorer ",
+    "/mcp": "there are no tool servers here",
+}
+"""What commands of an editor answer, as they do in a shell and in a conversation."""
+
+
 def test_modes_models_and_commands(agent, serve, repository):
     """Plan mode changes nothing, a command takes back what was done, a model is chosen."""
     write = Call("write", {"path": "new.txt", "content": "new\n"})
@@ -316,8 +329,14 @@ def test_modes_models_and_commands(agent, serve, repository):
             await zed.connection.set_session_mode(session_id=session, mode_id="auto-edit")
             assert await zed.say(session, "now write it") == "end_turn"
             assert (repository / "new.txt").read_text() == "new\n"
+            for command, shown in SHOWN.items():
+                assert await zed.say(session, command) == "end_turn"
+                assert shown in zed.text(session), command
             assert await zed.say(session, "/undo") == "end_turn"
             assert not (repository / "new.txt").exists()
+            way_back = re.search(r"to take that back: (/rewind \d+ files)", zed.text(session))[1]
+            assert await zed.say(session, way_back) == "end_turn"
+            assert (repository / "new.txt").exists()
             changed = await zed.connection.set_config_option(
                 config_id="model", session_id=session, value="openai-chat/gpt-5.4-mini"
             )

@@ -163,14 +163,14 @@ def test_another_model_goes_on_from_an_event(agent, serve, repository):
     fixed = (repository / "tally.py").read_text()
     server = serve([Reply("I would do nothing.")])
     other = replace(agent, env={}).use(server, "anthropic/claude-sonnet-5-5")
-    done = other("replay", "--model", "anthropic/claude-sonnet-5-5", "--dir", "../again")
+    done = other("fork", "-m", "anthropic/claude-sonnet-5-5", "--dir", "../again")
     assert (done.returncode, done.stdout) == (0, "I would do nothing.\n"), done.stderr
     asked = json.dumps(server.requests[0].body)
     assert "fix the failing test" in asked
     assert "I run the tests." not in asked
     assert (repository.parent / "again" / "tally.py").read_text() != fixed
     assert (repository / "tally.py").read_text() == fixed
-    nothing = other("replay", agent.sessions[0].name, "--model", "x", "--from", "24")
+    nothing = other("fork", agent.sessions[0].name, "-m", "x", "--at", "24")
     assert nothing.returncode == 2, nothing.stderr
 
 
@@ -276,7 +276,7 @@ def test_replies_come_from_a_file_only(agent, tmp_path):
 NO_USE = (
     (["--verify", "--to", "3"], "--to is for showing a session"),
     (["--verify", "--step"], "--step is for showing a session"),
-    (["--save", "x.jsonl", "--from", "3"], "--from is for showing a session and --model"),
+    (["--save", "x.jsonl", "--from", "3"], "--from is for showing a session"),
     (["--dir", "x"], "--dir is for --model"),
     (["--json"], "--json is for --verify"),
     (["--verify", "--save", "x.jsonl"], "--verify and --save can't be combined"),
@@ -296,9 +296,9 @@ def test_a_model_that_can_not_be_asked_leaves_no_copy_of_the_session(agent, tmp_
     model = scripted(tmp_path / "model", bash("echo 1 > a"), Reply("Done."))
     assert agent("run", "-m", model, "x").returncode == 0
     before = sorted(tmp_path.iterdir())
-    for source in ([], [str(RECORDING), "--dir", "../again"]):
+    for source in (["fork"], ["replay", str(RECORDING), "--dir", "../again"]):
         for name in ("nonsense", "scripted//no/such/file", "anthropic/claude-sonnet-5-5"):
-            done = agent("replay", *source, "--model", name)
+            done = agent(*source, "--model", name)
             assert done.returncode == 3, done.stderr
     assert len(agent.sessions) == 1
     assert sorted(tmp_path.iterdir()) == before

@@ -15,9 +15,19 @@ import sys
 from contextlib import suppress
 from typing import Annotated
 
+from agentcli.agent.prompts import INIT_TASK
 from agentcli.app.configuration.store import use_configured_store
 from agentcli.app.configuration.trust import require_outside_session
 from agentcli.cli.builders import given_settings, redactor
+from agentcli.cli.commands.agents import AGENTS
+from agentcli.cli.commands.compact import COMPACT
+from agentcli.cli.commands.context import CONTEXT
+from agentcli.cli.commands.diff import DIFF
+from agentcli.cli.commands.mcp import SERVERS
+from agentcli.cli.commands.notes import NOTES
+from agentcli.cli.commands.rewind import REWIND
+from agentcli.cli.commands.sessions import COST, RENAME
+from agentcli.cli.commands.undo import UNDO
 from agentcli.cli.flags import Flags, with_flags
 from agentcli.cli.options import option
 from agentcli.cli.sessions.selector import clean_up_interrupted_work
@@ -33,6 +43,22 @@ _FLAGS = ("model", "effort", "add_dir", "share_tmp", "approval", "yolo", "allow"
 _LIMITS = ("no_sandbox", "max_turns", "max_budget_usd", "max_time", "no_summary", "assignments")
 
 
+_COMMANDS = {
+    "agents": AGENTS,
+    "compact": COMPACT,
+    "context": CONTEXT,
+    "cost": COST,
+    "diff": DIFF,
+    "mcp": SERVERS,
+    "memory": NOTES,
+    "rename": RENAME,
+    "rewind": REWIND,
+    "undo": UNDO,
+}
+"""The commands of editors: those that act on a session or show it, and for which editors have no
+place of their own, as they have for modes, models and the list of sessions."""
+
+
 def acp(
     flags: Flags,
     setup: Annotated[bool, option("--setup", "Run agent setup instead; editors use this.")] = False,
@@ -44,7 +70,7 @@ def acp(
     require_outside_session(user_environ(), "a session can't drive the agent")
     try:
         from agentcli.acp.server import serve
-        from agentcli.acp.session import SessionDefaults
+        from agentcli.acp.session import EditorCommand, SessionDefaults
     except ImportError as error:
         raise ConfigError(
             f"the SDK of the Agent Client Protocol can't be loaded: {error}",
@@ -56,7 +82,14 @@ def acp(
     use_configured_store(given)
     clean_up_interrupted_work()
     _begin_log()
-    return serve(SessionDefaults(given, would_take_effect))
+    commands = {
+        name: EditorCommand(each.help.partition("\n")[0].rstrip("."), each.takes, each.in_editor)
+        for name, each in _COMMANDS.items()
+    }
+    commands["init"] = EditorCommand(
+        "Have the project described in AGENTS.md", "wish", text=INIT_TASK
+    )
+    return serve(SessionDefaults(given, would_take_effect, commands))
 
 
 def _begin_log() -> None:

@@ -20,11 +20,11 @@ from typing import Annotated, Any
 from agentcli.app.bisect import Bisection, BisectOptions, BisectResult, Verdict
 from agentcli.app.configuration.config import parse_assignments
 from agentcli.cli.builders import builder_for_session, redactor
-from agentcli.cli.commands.diff import print_patch
+from agentcli.cli.command import Report
+from agentcli.cli.commands.diff import change_as_dict, change_line, patch_lines
 from agentcli.cli.flags import require_check, seconds
 from agentcli.cli.options import Assignments, Json, NoPager, SessionOption, SessionOrNewest, option
 from agentcli.cli.sessions.selector import selected_session
-from agentcli.cli.sessions.undo_report import change_as_dict, change_line
 from agentcli.cli.terminal import paged, working
 from agentcli.sessions.finder import state_of
 from agentcli.sessions.history import FileState, actions_of_step
@@ -122,14 +122,17 @@ def _tell(bisection: Bisection, before: Verdict, first: Verdict, no_pager: bool)
     store = bisection.store
     span = before.state.tree, first.state.tree
     verb = "passes" if bisection.options.until_passes else "fails"
+    headline = [
+        printable(line, multiline=False) for line in _headline(bisection, first.state, verb)
+    ]
+    patch = store.diff(*span)
+    report = Report(
+        [*([Span(line)] for line in headline), [], *patch_lines(patch)],
+        [change_line(change) for change in store.changes(*span) if change.git_description],
+        text="\n".join([*headline, "", patch]),
+    )
     with paged(no_pager):
-        for line in _headline(bisection, first.state, verb):
-            print(printable(line, multiline=False))
-        print(flush=True)
-        print_patch(store.diff(*span))
-    for change in store.changes(*span):
-        if change.git_description:
-            print(change_line(change), file=sys.stderr)
+        report.show()
     _tell_output(first)
 
 

@@ -1,48 +1,51 @@
-"""Summarise the older work of a session for its model.
+"""Summarise the older work of a session for its model, to make room in its window.
 
 The newest two steps stay as they are. Nothing is deleted: the session still shows everything, and
-the model can recall it.
+the model can recall it. You can say what the summary must keep.
 
 Examples:
   agent compact                       # the newest session here
   agent compact parser --focus "the decisions about the file format"
   agent compact parser --preview
+  /compact the names of the failing tests
 """
 
 from __future__ import annotations
 
-import json
-import sys
 from typing import Annotated, Any
 
-from agentcli.app.compact import Compaction
+from agentcli.app.compact import Compaction, compact_open
 from agentcli.app.compact import compact as compact_session
 from agentcli.cli.builders import builder_for_session
-from agentcli.cli.options import Json, SessionOption, SessionOrNewest, option
-from agentcli.cli.sessions.selector import selected_session
-from agentcli.cli.terminal import working
+from agentcli.cli.command import Command, CommandTarget, Report, StoredSession, folder_of
+from agentcli.cli.options import option
 from agentcli.sessions.finder import state_of
 from agentcli.ui.summary import count, money, quantity
-from agentcli.ui.text import printable, say_note
+from agentcli.ui.text import Line, Span, printable
 
 
 def compact(
-    named: SessionOrNewest = None,
+    target: CommandTarget,
     focus: Annotated[str, option("--focus TEXT", "What the summary must keep.")] = "",
     preview: Annotated[
         bool, option("--preview", "Show the summary, which costs money, but don't apply it.")
     ] = False,
-    session: SessionOption = None,
-    as_json: Json = False,
-) -> None:
-    folder = selected_session(named, session)
-    builder = builder_for_session(state_of(folder))
-    with working("summing up"):
+) -> Report:
+    folder = folder_of(target)
+    lines: list[Line] = []
+    notices = []
+    if isinstance(target, StoredSession):
+        builder = builder_for_session(state_of(folder))
         done = compact_session(builder, folder, focus, preview=preview)
-    if as_json:
-        print(json.dumps(_as_dict(folder.name, done, preview)))
+        if done.action and done.action.summary:
+            lines = [[Span(row)] for row in printable(done.action.summary).split("\n")]
     else:
-        _tell(done, preview)
+        done = compact_open(target.open_session(), focus)
+    if done.action and done.action.summariser_error:
+        reason = printable(done.action.summariser_error, multiline=False)
+        notices.append(f"summed up without a model: {reason}")
+    data = _as_dict(folder.name, done, preview)
+    return Report(lines, [_savings(done, preview)], notices, data, indent=None)
 
 
 def _as_dict(session_id: str, done: Compaction, preview: bool) -> dict[str, Any]:
@@ -61,17 +64,7 @@ def _as_dict(session_id: str, done: Compaction, preview: bool) -> dict[str, Any]
     }
 
 
-def _tell(done: Compaction, preview: bool) -> None:
-    action = done.action
-    if action is not None and action.summary:
-        print(printable(action.summary))
-    if action is not None and action.summariser_error:
-        reason = printable(action.summariser_error, multiline=False)
-        say_note(f"summed up without a model: {reason}")
-    print(savings_text(done, preview=preview), file=sys.stderr)
-
-
-def savings_text(done: Compaction, *, preview: bool = False) -> str:
+def _savings(done: Compaction, preview: bool) -> str:
     if done.action is None:
         return "there is nothing to condense: the newest two steps always stay"
     would = "would be " if preview else ""
@@ -82,4 +75,5 @@ def savings_text(done: Compaction, *, preview: bool = False) -> str:
     )
 
 
-COMMAND = compact
+COMPACT = Command(compact, "[WHAT TO KEEP]", lambda text: {"focus": text})
+COMMAND = COMPACT.in_shell(doing="summing up")

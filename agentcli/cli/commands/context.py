@@ -1,7 +1,8 @@
 """Show what fills the model's window.
 
-Each character of the picture stands for a share of the window. Tokens are estimated from what the
-provider last counted.
+Each character of the picture stands for a share of the window, # for what is left free for the
+reply. Tokens are estimated from what the provider last counted. The biggest parts are listed below
+it with their events; compact makes room.
 
 Examples:
   agent context
@@ -10,22 +11,16 @@ Examples:
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from itertools import groupby
-from shutil import get_terminal_size
 from typing import Annotated, Any
 
 from agentcli.app.agent_builder import AgentBuilder
-from agentcli.cli.builders import builder_for_session, report_config_error
-from agentcli.cli.options import Json, Last, SessionOption, SessionOrNewest, option
-from agentcli.cli.sessions.selector import selected_session
+from agentcli.cli.command import Command, CommandTarget, Report
+from agentcli.cli.options import option
 from agentcli.events import Event
 from agentcli.memory.context_use import ContextUse, Part, Share, context_use
-from agentcli.sessions.session import SessionRecord, read_session
-from agentcli.ui.screen import Screen
 from agentcli.ui.text import Line, Span, Style, cells, clip, printable
 
 _NAMES = {
@@ -52,29 +47,16 @@ _MOST_SHARES = 20
 
 
 def context(
-    named: SessionOrNewest = None,
-    session: SessionOption = None,
-    last: Last = False,
+    target: CommandTarget,
     columns: Annotated[
         int | None, option("--columns N", "Width, at most 120.", min=_LEAST_COLUMNS)
     ] = None,
-    as_json: Json = False,
-) -> None:
-    record = read_session(selected_session(named, session, last=last))
-    use = use_of(
-        record.events,
-        record.state.model,
-        builder_for_session(record.state, on_fault=report_config_error),
-    )
-    if as_json:
-        print(json.dumps(as_data(record, use), indent=2))
-        return
-
-    screen = Screen(sys.stdout, live=False)
-    screen.put(
-        "note", picture(record.state.model, use, columns or get_terminal_size((80, 24)).columns)
-    )
-    screen.flush()
+) -> Report:
+    session = target.session
+    model = session.state.model
+    use = use_of(list(session.events), model, target.builder)
+    lines = picture(model, use, columns or target.width)
+    return Report(lines, data=as_data(session.folder.name, model, use), kind="text")
 
 
 def use_of(events: Sequence[Event], model: str, builder: AgentBuilder) -> ContextUse:
@@ -86,11 +68,11 @@ def use_of(events: Sequence[Event], model: str, builder: AgentBuilder) -> Contex
     return context_use(events, window, output, model.partition("/")[0])
 
 
-def as_data(record: SessionRecord, use: ContextUse) -> dict[str, Any]:
+def as_data(session_id: str, model: str, use: ContextUse) -> dict[str, Any]:
     """Return the data for --json: tokens, and shares of the window from 0 to 1."""
     return {
-        "session_id": record.folder.name,
-        "model": record.state.model,
+        "session_id": session_id,
+        "model": model,
         "window_tokens": use.window,
         "used_tokens": use.used,
         "reserve_tokens": use.reserve,
@@ -199,4 +181,5 @@ def _percent(tokens: int, window: int) -> str:
     return f"{100 * tokens / window:.1f} %" if window else "?"
 
 
-COMMAND = context
+CONTEXT = Command(context)
+COMMAND = CONTEXT.in_shell(last=True)

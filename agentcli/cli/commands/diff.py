@@ -1,57 +1,48 @@
-"""Show what a session changed in files, as a patch.
+"""Show what a session has changed in files, as a patch.
+
+With a step, show only what that one did: 1 is the last step that changed something. What you or
+others changed is not included.
 
 Examples:
   agent diff
   agent diff parser --step 1 | git apply --check --reverse
+  /diff 1
 """
 
 from __future__ import annotations
 
-import json
-import sys
 from typing import Annotated
 
 from agentcli.app.undo import newest_changes
-from agentcli.cli.options import Json, NoPager, SessionOption, SessionOrNewest, option
-from agentcli.cli.sessions.selector import selected_session
-from agentcli.cli.sessions.undo_report import change_as_dict, change_line
-from agentcli.cli.terminal import paged
+from agentcli.checkpoints.snapshots import Change
+from agentcli.cli.command import Command, CommandTarget, Report, folder_of
+from agentcli.cli.options import number, option
 from agentcli.errors import UsageError
-from agentcli.ui.screen import Screen
 from agentcli.ui.text import Line, Span, Style, printable
 from agentcli.workspace.names import is_generated
 
 
 def diff(
-    named: SessionOrNewest = None,
+    target: CommandTarget,
     step: Annotated[int | None, option("--step N", "Only the Nth last step.", min=1)] = None,
-    session: SessionOption = None,
-    no_pager: NoPager = False,
-    as_json: Json = False,
-) -> None:
-    folder = selected_session(named, session)
+) -> Report:
+    folder = folder_of(target)
     kept, span = newest_changes(folder, step)
-    if step is not None and span is None:
-        raise UsageError(f"session {folder.name} has no {step} steps that changed files")
-    changes = [c for c in kept.changes(*span) if not is_generated(c.path)] if span else []
-    if as_json:
-        print(json.dumps(list(map(change_as_dict, changes)), indent=2))
-    elif span is not None:
-        with paged(no_pager):
-            print_patch(kept.diff(*span))
-        for change in changes:
-            if change.git_description:
-                print(change_line(change), file=sys.stderr)
-
-
-def print_patch(patch: str) -> None:
-    """Print the patch: with colours for people at a terminal, unchanged for programs."""
-    if not sys.stdout.isatty():
-        sys.stdout.buffer.write(patch.encode("utf-8", "surrogateescape"))
-        return
-    screen = Screen(sys.stdout, live=False)
-    screen.put("note", patch_lines(patch))
-    screen.flush()
+    if span is None:
+        if step is not None:
+            raise UsageError(f"session {folder.name} has no {step} steps that changed files")
+        return Report(notes=["nothing was changed"], data=[])
+    changes = [change for change in kept.changes(*span) if not is_generated(change.path)]
+    patch = kept.diff(*span)
+    notes = [change_line(change) for change in changes if change.git_description]
+    data = list(map(change_as_dict, changes))
+    return Report(
+        patch_lines(patch),
+        notes if patch or notes else ["nothing was changed"],
+        data=data,
+        text=patch,
+        kind="diff",
+    )
 
 
 def patch_lines(patch: str) -> list[Line]:
@@ -64,4 +55,15 @@ def patch_lines(patch: str) -> list[Line]:
     return lines
 
 
-COMMAND = diff
+def change_as_dict(change: Change) -> dict[str, str]:
+    told = {"told": change.git_description} if change.git_description else {}
+    return {"path": change.path, "kind": change.kind, **told}
+
+
+def change_line(change: Change) -> str:
+    sign = {"added": "+", "deleted": "-", "modified": "~", "mode": "m"}[change.kind]
+    return f"{sign} {printable(change.git_description or change.path, multiline=False)}"
+
+
+DIFF = Command(diff, "[STEP]", lambda text: {"step": number(text, "/diff 2")} if text else {})
+COMMAND = DIFF.in_shell(pager=True)

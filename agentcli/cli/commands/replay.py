@@ -3,10 +3,9 @@
 Without other options, the session is shown as it went, with shortened waits. --verify repeats it in
 a copy of the files that it began with: the model's tool calls are carried out again, in the
 sandbox, and each result is compared with the recorded one; the first difference is shown, exit 1.
---model lets a live model continue from an event, in a new session and a copy of the files.
-
 A recording (agent run --record FILE, or --save FILE here) is shown and verified like a session;
-with --model and --dir its task is done from the start.
+with --model and --dir its task is done from the start, in a new session. To let another model go on
+with a session, fork it: agent fork --at EVENT -m MODEL
 
 Examples:
   agent replay parser --speed 4
@@ -14,7 +13,7 @@ Examples:
   agent replay parser --verify
   agent replay parser --save parser.jsonl
   agent replay parser.jsonl --verify
-  agent replay parser --model sonnet --from 7
+  agent replay parser.jsonl --model sonnet --dir ../again
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _SHOW = "showing a session"
 _MODES = {
     "--speed": (_SHOW,),
     "--step": (_SHOW,),
-    "--from": (_SHOW, "--model"),
+    "--from": (_SHOW,),
     "--to": (_SHOW,),
     "--dir": ("--model",),
     "--json": ("--verify",),
@@ -55,7 +54,7 @@ def replay(
     last: Annotated[int | None, option("--to EVENT", "The last event.", min=0)] = None,
     verify: Annotated[bool, option("--verify", "Do it again in a copy, and compare.")] = False,
     model: Annotated[
-        str | None, option("--model, -m NAME", "Let this model continue from --from (the task).")
+        str | None, option("--model, -m NAME", "Let this model do the task of a recording.")
     ] = None,
     folder: Annotated[
         Path | None, option("--dir DIR", "With --model: a new folder for the files.")
@@ -69,6 +68,7 @@ def replay(
     _require_for(mode, [option for option, value in options.items() if value is not None])
     # --help and wrong options don't need the modules of sessions.
     from agentcli.cli.replaying import replay as replaying
+    from agentcli.replay.recording import Recording
 
     source = replaying.source_of(named, session)
     if verify:
@@ -76,9 +76,12 @@ def replay(
     if save is not None:
         return replaying.save(source, save)
     if model is not None:
-        from agentcli.cli.replaying.with_model import continue_with_model
-
-        return continue_with_model(model, source, first, folder)
+        if not isinstance(source, Recording):
+            raise UsageError(
+                "--model is for recordings",
+                hint=f"agent fork {source.folder.name} --at EVENT -m {model}",
+            )
+        return replaying.do_task(source, model, folder)
     return replaying.show(source, speed, first or 0, last, step=step)
 
 

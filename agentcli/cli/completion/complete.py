@@ -8,8 +8,10 @@ and its description.
 
 from __future__ import annotations
 
+import json
 import shlex
 import socket
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from itertools import islice
@@ -18,9 +20,44 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from agentcli.app.configuration.store import use_configured_store
-from agentcli.cli.completion.tree import kept_tree
 from agentcli.system.homes import state_home
 from agentcli.system.programs import user_environ
+from agentcli.workspace.private import read_private, replace_atomically
+
+_PACKAGE = Path(__file__).parents[2]
+_MAX_BYTES = 10_000_000
+
+
+def kept_tree() -> dict[str, Any]:
+    """Return the tree from the file, or make it anew if a command changed or a package was
+    installed since."""
+    path = state_home(user_environ()) / "completion.json"
+    stamp = _stamp()
+    kept = read_private(path, _MAX_BYTES)
+    with suppress(ValueError, TypeError, KeyError):
+        if kept is not None and (tree := json.loads(kept))["stamp"] == stamp:
+            return dict(tree)
+    from agentcli.cli.completion.make_tree import make_tree
+
+    tree = {"stamp": stamp, **make_tree()}
+    with suppress(OSError):
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        replace_atomically(path, json.dumps(tree).encode())
+    return tree
+
+
+def _stamp() -> str:
+    """Return a stamp that changes with every command file and with every installed package."""
+    cli = _PACKAGE / "cli"
+    files = [_PACKAGE / "settings.py", *cli.glob("*.py"), *(cli / "sessions").glob("*.py")]
+    files += [*(cli / "commands").glob("*.py"), cli / "completion" / "make_tree.py"]
+    places = [_PACKAGE, cli, cli / "commands", *files, *map(Path, sys.path)]
+    newest = 0
+    for place in places:
+        with suppress(OSError):
+            newest = max(newest, place.stat().st_mtime_ns)
+    return f"{_PACKAGE}:{len(files)}:{newest}"
+
 
 _MOST_SESSIONS = 50
 _CONNECT_S = 0.05
@@ -60,7 +97,7 @@ def _sessions() -> Iterator[tuple[str, str]]:
 
 def _skills() -> Iterator[tuple[str, str]]:
     """Yield the skills known in this folder."""
-    from agentcli.cli.skill_common import known_skills
+    from agentcli.cli.commands.skills import known_skills
 
     for skill in known_skills().found:
         yield skill.name, "".join(c for c in skill.description if c.isprintable())[:_LONGEST_TITLE]

@@ -6,10 +6,11 @@ import json
 import os
 import re
 import sys
+import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import asdict
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from agentcli.app.agent_builder import AgentBuilder
 from agentcli.app.open_session import OpenSession
@@ -26,16 +27,20 @@ from agentcli.checkpoints.checkpointer import checkpoints_of
 from agentcli.cli.builders import builder_for, redactor
 from agentcli.cli.error_reporting import print_error
 from agentcli.cli.flags import Flags
+from agentcli.cli.running.new_session import NewSession
+from agentcli.cli.running.work import work
 from agentcli.cli.sessions.selector import clean_up_interrupted_work, selected_session
 from agentcli.cli.terminal import working
-from agentcli.cli.user_paths import here, named_file, resolved_target
+from agentcli.cli.user_paths import here, named_file, named_folder, resolved_target
 from agentcli.errors import AgentError, SessionError, UsageError
-from agentcli.replay.recording import Recording, read_recording
+from agentcli.git.disarm import disarm_all
+from agentcli.replay.recording import Recording, read_recording, write_below
 from agentcli.sessions.session import SessionRecord, read_session
 from agentcli.ui.summary import count as counted
 from agentcli.ui.text import printable, say, say_note
 from agentcli.ui.transcript import Pace, play
 from agentcli.workspace.names import display_path
+from agentcli.workspace.scope import is_control_file
 
 Source = SessionRecord | Recording
 
@@ -172,6 +177,37 @@ def _facts(found: Verification) -> Iterator[str]:
 def _say_notes(notes: Iterable[str]) -> None:
     for note in notes:
         say_note(printable(note, multiline=False))
+
+
+# --- with another model --------------------------------------------------------------------------
+
+
+def do_task(recording: Recording, model: str, folder: Path | None) -> int:
+    """Let `model` do the recorded task in a new session, in a new `folder` that holds the files the
+    recording begins with. Return the exit code of its work."""
+    task = recording.header.task
+    if folder is None:
+        raise UsageError("a recording has no folder", hint="say where its files go: --dir DIR")
+    if task.strip() in ("", "-"):
+        raise UsageError("the recording has no task")
+    top = named_folder(folder, "--dir")
+    try:
+        if top.exists() and any(top.iterdir()):
+            raise UsageError(f"{folder} already exists", hint="name another with --dir")
+        # No session can begin with a model that can't be used, so nothing is made for it.
+        builder_for(here(), flags={"model.name": model}).prepare()
+        top.mkdir(parents=True, exist_ok=True)
+        # The maker of a recording must not control what git runs here, now or later.
+        files = (f for f in recording.files if not is_control_file(PurePosixPath(f.path).parts))
+        workspace = recording.header.workspace_in(top)
+        write_below(top, files, workspace)
+        with tempfile.TemporaryDirectory(prefix="agent-aside-") as aside:
+            for finding in disarm_all(top, Path(aside)):
+                say_note(f"left out of the recording's files: {display_path(finding.path)}")
+    except OSError as error:
+        raise SessionError(f"its files can't be written: {error}") from error
+    flags = Flags(model=model, folder=str(workspace), no_stdin=True)
+    return work(flags, NewSession(task, flags))
 
 
 # --- recording ------------------------------------------------------------------------------------

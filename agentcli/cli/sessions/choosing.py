@@ -143,7 +143,8 @@ def choose_session(
             each,
             facts,
             with_place=workspace is None,
-            needs_message=not can_wait and _is_over(each),
+            needs_message=not can_wait
+            and (each.state.agent_state in _OVER and not inbox.waiting(each.folder)),
         )
         for each, facts in zip(found, session_facts(found), strict=True)
     ]
@@ -182,7 +183,3 @@ def _newest_first(events: Sequence[Event]) -> Iterator[Event]:
             last = event.to_event
         else:
             yield event
-
-
-def _is_over(found: FoundSession) -> bool:
-    return found.state.agent_state in _OVER and not inbox.waiting(found.folder)

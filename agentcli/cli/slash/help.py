@@ -1,11 +1,15 @@
-"""Show what can be typed here, and what the keys do."""
+"""Slash commands that show what can be typed, what is known, and what waits."""
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
+from agentcli.agent.prompts import INIT_TASK
+from agentcli.cli.commands.skills import use_of
+from agentcli.cli.conversation.control import ContinueWork
 from agentcli.cli.conversation.conversation import Conversation
+from agentcli.cli.options import number
 from agentcli.cli.slash_command import (
     SlashCommand,
     help_lines,
@@ -13,6 +17,9 @@ from agentcli.cli.slash_command import (
     slash_commands,
     unknown_command,
 )
+from agentcli.errors import UsageError
+from agentcli.knowledge.skills import Skill
+from agentcli.ui.prompt.control import Completion, Submission
 from agentcli.ui.text import Line, Span, printable
 
 _KEYS = (
@@ -34,6 +41,7 @@ _KEYS = (
 
 
 def help_(conversation: Conversation, argument: str) -> None:
+    """Show what can be typed here, and what the keys do."""
     if argument:
         _one(conversation, argument.removeprefix("/"))
         return
@@ -55,8 +63,8 @@ def _table(entries: Mapping[str, str], width: int) -> Iterator[Line]:
     column = max(map(len, entries)) + 2
     for name, text in entries.items():
         rows = textwrap.wrap(printable(text, multiline=False), max(width - column - 1, 20)) or [""]
-        for number, row in enumerate(rows):
-            head = "" if number else printable(name, multiline=False)
+        for place, row in enumerate(rows):
+            head = "" if place else printable(name, multiline=False)
             yield [Span(f" {head:<{column}}", "bold"), Span(row, "dim")]
 
 
@@ -94,4 +102,133 @@ def _one_of_own(conversation: Conversation, name: str) -> None:
     )
 
 
-SLASH_COMMAND = SlashCommand(help_, takes="[COMMAND]", at_once=True)
+def skills(conversation: Conversation, argument: str) -> None:
+    """List the skills that are known here; /name calls one.
+
+    Skills are Markdown files in `skills/` beside your config.toml, in `~/.agents/skills`,
+    `~/.claude/skills` and `~/.codex/skills`, and in `.agents/skills` or `.claude/skills` of the
+    project. A project's skills that contain more than text count only if the folder is trusted. To
+    add some: `agent skills add`."""
+    own = read_own_commands(conversation)
+    known = own.skills
+    lines = [_line(skill, skill.name in own.commands) for skill in known.found]
+    for notice in known.notices:
+        lines.append([Span(printable(notice), "yellow")])
+    if not conversation.settings.knowledge.skills:
+        lines.append([Span("knowledge.skills is off: none is read", "yellow")])
+    conversation.print(*(lines or [[Span("no skills are known here: see /help skills", "dim")]]))
+
+
+def _line(skill: Skill, is_shadowed: bool) -> Line:
+    name = f"/{skill.name}"
+    if skill.kind == "repo":
+        name, use = skill.name, use_of(skill)
+    elif skill.name in slash_commands():
+        name, use = skill.name, f"/{skill.name} is built in; ask for it by its name"
+    elif is_shadowed:
+        name, use = skill.name, f"/{skill.name} is a command of yours; ask for it by its name"
+    else:
+        use = use_of(skill)
+    about = f"  {skill.description}" if skill.description else ""
+    return [
+        Span(printable(name, multiline=False), "bold"),
+        Span(printable(about, multiline=False)),
+        Span(printable(f"  {skill.shown} · {use}", multiline=False), "dim"),
+    ]
+
+
+_HINT = "/queue, /queue drop N, /queue edit N, /queue hold, /queue release"
+
+
+def queue(conversation: Conversation, argument: str) -> None:
+    """Show what waits to be heard or done; drop N, edit N, hold it back, release it.
+
+    What you type while the agent works waits until it is heard: at the next step (Enter), or after
+    the turn (Tab, and commands). `hold` keeps all of it back until `release`."""
+    match argument.split():
+        case []:
+            _show(conversation)
+        case ["drop", place]:
+            taken = _take(conversation, place)
+            conversation.tell(f"dropped: {printable(taken.text, multiline=False)}")
+        case ["edit", place]:
+            taken = _take(conversation, place)
+            conversation.prompt.put(taken.typed)
+        case ["hold"]:
+            held = conversation.control.waiting.hold()
+            said = "waiting messages are held until /queue release" if held else "nothing waits"
+            conversation.tell(said)
+        case ["release"]:
+            _release(conversation)
+        case _:
+            raise UsageError(f"/queue {argument} is not a command", hint=_HINT)
+
+
+def _show(conversation: Conversation) -> None:
+    control = conversation.control
+    waiting = control.queued()
+    lines: list[Line] = []
+    for place, each in enumerate(waiting, 1):
+        head, *more = printable(each.text.strip()).split("\n")
+        held = [Span("held  ", "yellow")] if each.held or control.held else []
+        lines.append([Span(f"{place:>3}  ", "bold"), *held, Span(head)])
+        lines += [[Span(f"     {row}")] for row in more]
+    conversation.print(*(lines or [[Span("nothing waits", "dim")]]))
+
+
+def _take(conversation: Conversation, place: str) -> Submission:
+    """Take the input at `place` out of the queue. Raises UsageError."""
+    taken = conversation.control.waiting.take(number(place, "/queue drop 1") - 1)
+    if taken is None:
+        raise UsageError(f"no waiting message has the number {place}", hint="/queue lists it")
+    return taken
+
+
+def _release(conversation: Conversation) -> None:
+    control = conversation.control
+    before, control.held = control.held, False
+    released = control.waiting.release()
+    if (before or released) and not control.is_working:
+        control.inputs.put(ContinueWork())
+    said = "waiting messages are heard now" if before or released else "nothing is held back"
+    conversation.tell(said)
+
+
+def _complete_queue(conversation: Conversation, typed: str) -> Sequence[Completion]:
+    verb, space, rest = typed.partition(" ")
+    if not space:
+        verbs = {
+            "drop ": "N: forget it",
+            "edit ": "N: back into the line",
+            "hold": "keep all of it back",
+            "release": "have it heard as before",
+        }
+        return [Completion(each, verbs[each]) for each in verbs if each.startswith(verb)]
+    if verb not in ("drop", "edit"):
+        return []
+    waiting = enumerate(conversation.control.queued(), 1)
+    return [
+        Completion(f"{verb} {place}", each.text)
+        for place, each in waiting
+        if str(place).startswith(rest)
+    ]
+
+
+def init(conversation: Conversation, argument: str) -> None:
+    """Have the agent describe this project in AGENTS.md, which every later session is given.
+
+    Text after the name is added to the task: `/init in German`.
+    """
+    typed = f"/init {argument}".rstrip()
+    task = f"{INIT_TASK.rstrip()}\n\n{argument}".rstrip()
+    conversation.say(Submission(task), typed=typed)
+
+
+SLASH_COMMANDS = {
+    "help": SlashCommand(help_, takes="[COMMAND]", at_once=True),
+    "skills": SlashCommand(skills, at_once=True),
+    "queue": SlashCommand(
+        queue, takes="[drop N|edit N|hold|release]", complete=_complete_queue, at_once=True
+    ),
+    "init": SlashCommand(init, takes="[WISH]"),
+}

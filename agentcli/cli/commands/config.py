@@ -1,12 +1,4 @@
-"""Set a value in your settings, or in those of this folder.
-
-Comments in the file are kept. VALUE is TOML; anything that is not valid TOML is taken as text:
-agent config set agent.max_turns 50
-
-Examples:
-  agent config set model.name anthropic/claude-sonnet-5-5
-  agent config set agent.max_turns 50 --project
-"""
+"""Settings: show, set, path."""
 
 from __future__ import annotations
 
@@ -15,28 +7,69 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from agentcli.app.configuration.config import STORE, beyond_tightening, parse_assignment
-from agentcli.app.configuration.places import PROJECT_FILE, user_file
+from agentcli.app.configuration.places import PROJECT_FILE, resolve_workspace, user_file
 from agentcli.app.configuration.settings_file import set_in_file
 from agentcli.app.configuration.store import without_password
 from agentcli.app.configuration.trust import load_with_trust, require_outside_session
 from agentcli.app.policy.rules import settings_rules
-from agentcli.cli.builders import builder_for
+from agentcli.cli.builders import builder_for, report_config_error
 from agentcli.cli.error_reporting import print_error
-from agentcli.cli.options import argument, option
+from agentcli.cli.options import Json, argument, option
 from agentcli.cli.user_paths import here, resolved_target
 from agentcli.errors import ConfigError, UsageError
-from agentcli.settings import Settings
+from agentcli.settings import Settings, flatten
 from agentcli.system.programs import user_environ
 from agentcli.ui.text import say
+
+
+def show_settings(
+    origin: Annotated[bool, option("--origin", "Say where each value comes from.")] = False,
+    as_json: Json = False,
+) -> int:
+    """Show every setting with the value in force.
+
+    Examples:
+      agent config show
+      agent config show --origin
+    """
+    faults: list[ConfigError] = []
+    loaded = load_with_trust(
+        user_environ(), resolve_workspace(None), on_fault=faults.append
+    ).settings
+    values = {key: value for key, value in flatten(loaded.values) if value is not None}
+    values[STORE] = without_password(values[STORE])
+    if as_json:
+        rows = {
+            key: {"value": value, "origin": loaded.origins.get(key, "default")}
+            for key, value in values.items()
+        }
+        print(json.dumps(rows, indent=2))
+    else:
+        for key, value in values.items():
+            line = f"{key} = {json.dumps(value, ensure_ascii=False)}"
+            say(f"{line:<45}  # {loaded.origins.get(key, 'default')}" if origin else line)
+    for fault in faults:
+        report_config_error(fault)
+    return 3 if faults else 0
+
 
 _RULES = ("security.allow", "security.ask", "security.deny")
 
 
-def set_(
+def set_setting(
     key: Annotated[str, argument("KEY", "Such as model.name; all: agent config show.")],
     value: Annotated[str, argument("VALUE", 'Such as 50, true, text or \'["a", "b"]\'.')],
     project: Annotated[bool, option("--project", f"In {PROJECT_FILE} of this folder.")] = False,
 ) -> int:
+    """Set a value in your settings, or in those of this folder.
+
+    Comments in the file are kept. VALUE is TOML; anything that is not valid TOML is taken as text:
+    agent config set agent.max_turns 50
+
+    Examples:
+      agent config set model.name anthropic/claude-sonnet-5-5
+      agent config set agent.max_turns 50 --project
+    """
     environ = user_environ()
     require_outside_session(environ, "no session may change settings")
     name, parsed = parse_assignment(f"{key}={value}")
@@ -75,4 +108,17 @@ def _tell_what_differs(key: str, value: Any, path: Path, project: bool) -> None:
         print_error(fault.message, fault.hint)
 
 
-COMMAND = set_
+def print_path() -> None:
+    """Print the path of your settings file.
+
+    Examples:
+      $EDITOR "$(agent config path)"
+    """
+    say(str(user_file(user_environ())))
+
+
+COMMAND = {
+    "show": show_settings,
+    "set": set_setting,
+    "path": print_path,
+}

@@ -1,3 +1,0 @@
-"""The agents that work can be delegated to."""
-
-ORDER = ("list",)

@@ -1,3 +1,0 @@
-"""Settings: show, set, path."""
-
-ORDER = ("show", "set", "path")
