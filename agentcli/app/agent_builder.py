@@ -320,8 +320,8 @@ class AgentBuilder:
         parts = PolicyParts(*of_session, self.settings.agent, side_models.judge)
         policy, checkpointer = self._policy_and_checkpointer(parts, agents)
         context.judge_url = policy.judge_url
-        context.files.obey(lambda: policy.reading)
-        known = knowledge.build_knowledge(containment, notes, context.files.why_unreadable)
+        context.files.guard.rules = lambda: policy.reading
+        known = knowledge.build_knowledge(containment, notes, context.files.guard.why_unreadable)
         ways = (self.make_approver, self._for_child)
         parent = Parent(*ways, session, containment, policy, limits, level)
         hooks = session_hooks(containment, self.project_hooks)

@@ -117,7 +117,7 @@ class ReplayTools:
         self._context = context = tool_context(session, containment, started.model)
         of_user = containment.settings, containment.environ, containment.workspace
         rules = reading_rules(*of_user, containment.sandbox.view)
-        context.files.obey(lambda: rules)
+        context.files.guard.rules = lambda: rules
         self._ending = ExitStack()
         self._ending.callback(remove_scratch, session)
         if context.git is not None:

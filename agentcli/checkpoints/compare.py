@@ -78,7 +78,11 @@ class Comparison:
         for difference in wanted:
             place = self.place(difference.path, now, target)
             is_reference = place is not None and place.role in (Role.REF, Role.PACKED_REFS)
-            if place is not None and is_reference and not _are_folders(difference):
+            if (
+                place is not None
+                and is_reference
+                and (_is_file(difference.old) or _is_file(difference.new))
+            ):
                 references.setdefault(place.folder, []).append(difference)
             else:
                 changes[difference.path] = difference
@@ -126,10 +130,6 @@ class Comparison:
 
 def _is_file(entry: Entry | None) -> TypeGuard[Entry]:
     return entry is not None and not entry.is_folder
-
-
-def _are_folders(difference: Difference) -> bool:
-    return not (_is_file(difference.old) or _is_file(difference.new))
 
 
 Kind = Literal["added", "modified", "deleted", "mode"]

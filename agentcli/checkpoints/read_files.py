@@ -156,7 +156,9 @@ class ObjectFiles:
             if known is None or not is_current or known.digest != _digest(files):
                 known = self._listings[path] = _listing(path, facts, files)
         yield known.records
-        for name, is_folder in sorted(self._entries(path)) if not _is_fan(path) else ():
+        for name, is_folder in (
+            sorted(self._entries(path)) if not _FAN.fullmatch(path.rpartition(b"/")[2]) else ()
+        ):
             if is_folder:
                 yield from self._folder(path + b"/" + name, thorough)
 
@@ -206,10 +208,6 @@ def _digest(files: dict[bytes, os.stat_result]) -> int:
         for name, f in files.items()
     )
     return hash(frozenset(facts))
-
-
-def _is_fan(path: bytes) -> bool:
-    return _FAN.fullmatch(path.rpartition(b"/")[2]) is not None
 
 
 _VERSIONS = (2, 3, 4)

@@ -50,7 +50,8 @@ class Restorer:
         """Apply `differences`, which are sorted so that folders come before their contents. Files
         are written by `order`; ties keep the given order."""
         for difference in reversed(differences):
-            if difference.old is not None and _makes_way(difference.old, difference.new):
+            old, new = difference.old, difference.new
+            if old is not None and (new is None or old.is_folder != new.is_folder):
                 with self._reporting(difference.path):
                     self._remove(difference)
         modes = {d.path: d.new.mode for d in differences if d.new is not None and d.new.is_folder}
@@ -107,10 +108,6 @@ class Restorer:
             self.failures[path] = error.message
 
 
-def _makes_way(old: Entry, new: Entry | None) -> bool:
-    return new is None or old.is_folder != new.is_folder
-
-
 def _copy(source: BinaryIO, file: BinaryIO) -> None:
     if not share(source, file):
         copy_bytes(source, file)
@@ -125,7 +122,7 @@ _STRATEGIES = ("rebase-merge/strategy", "sequencer/opts")
 """Files that belong to daily work although they name programs."""
 
 
-def has_power(
+def can_execute_code(
     objects: ObjectStore, path: bytes, entry: Entry, id_bytes: Callable[[], int | None]
 ) -> bool:
     """Return whether this file could make git run or trust something. `id_bytes` tells how long

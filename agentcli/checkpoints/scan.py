@@ -175,7 +175,9 @@ class _Walker:
             for entry in entries:
                 path = prefix + entry.name
                 is_folder = entry.is_dir(follow_symlinks=False)
-                if is_folder and self._is_left(path):
+                if is_folder and (
+                    path in self._pruned or (b"/" + path).endswith(REPOSITORY_OBJECTS)
+                ):
                     continue
                 try:
                     records.append(record_of(path, entry.stat(follow_symlinks=False)))
@@ -184,9 +186,6 @@ class _Walker:
                 if is_folder:
                     folders.append(path)
         return records, folders
-
-    def _is_left(self, path: bytes) -> bool:
-        return path in self._pruned or (b"/" + path).endswith(REPOSITORY_OBJECTS)
 
 
 # --- find ---------------------------------------------------------------------------------------

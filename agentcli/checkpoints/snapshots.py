@@ -25,7 +25,7 @@ from agentcli.checkpoints.paths import (
     role_of,
     save_place,
 )
-from agentcli.checkpoints.restore import Restorer, has_power
+from agentcli.checkpoints.restore import Restorer, can_execute_code
 from agentcli.checkpoints.take import SnapshotTaker
 from agentcli.checkpoints.trees import LEFT_OUT, OUTSIDE, Difference, Trees, is_folder, with_parents
 from agentcli.git.repositories import id_bytes_by, object_id_bytes
@@ -345,7 +345,7 @@ class Checkpoints:
         for difference in differences:
             path, _, new = difference
             id_bytes = partial(self._id_bytes, path, target)
-            is_held = new is not None and has_power(self._objects, path, new, id_bytes)
+            is_held = new is not None and can_execute_code(self._objects, path, new, id_bytes)
             if is_held and not any(self._trees.find(root, path) == new for root in roots):
                 held.append(self._place.shown(path))
             else:

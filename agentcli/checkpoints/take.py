@@ -210,7 +210,11 @@ class SnapshotTaker:
             extra=extra,
             kept=kept,
             folders=folders,
-            files={path: why for path, why in known.files.items() if self._exists(path)},
+            files={
+                path: why
+                for path, why in known.files.items()
+                if os.path.lexists(self.place.absolute(path))
+            },
             repositories=frozenset(repositories),
         )
         self._store(after, fresh, [parse(record) for record in gone], found.started_ns)
@@ -375,9 +379,6 @@ class SnapshotTaker:
             return stat.S_ISDIR(os.lstat(self.place.absolute(path)).st_mode)
         except OSError:
             return False
-
-    def _exists(self, path: bytes) -> bool:
-        return os.path.lexists(self.place.absolute(path))
 
     @property
     def _cache(self) -> Path:

@@ -17,7 +17,7 @@ from agentcli.events.observations import (
     ReplyDiscardedObservation,
 )
 from agentcli.memory.image_tokens import image_tokens
-from agentcli.memory.projection import is_told_uncalled, shown_text, visible
+from agentcli.memory.projection import shown_text, visible, visible_without_call
 from agentcli.memory.tokens import Size, TokenEstimator, text_bytes, tools_size
 from agentcli.memory.window import reply_reserve
 from agentcli.messages import ToolSchema
@@ -153,7 +153,7 @@ def _observed(event: Observation, tool: str | None, provider: str) -> Iterator[_
         yield "results", tool, event, size + Size(0, images), event.message
     elif isinstance(event, RecallObservation):
         yield from _recalled(event, size)
-    elif is_told_uncalled(event):
+    elif visible_without_call(event):
         yield "other", "", event, size, event.message
 
 

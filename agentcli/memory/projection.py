@@ -149,7 +149,7 @@ class Projector:
         if event.cause is not None and reply is not None and event.cause in reply.calls:
             call = reply.calls[event.cause]
             reply.results.setdefault(event.cause, _result(event, call))
-        elif is_told_uncalled(event):
+        elif visible_without_call(event):
             self._say(Message.user_message(shown_text(event)))
 
     def _say(self, message: Message) -> None:
@@ -247,7 +247,7 @@ def _short_arguments(raw: str, event_id: int) -> str:
     return json.dumps(short, ensure_ascii=False)
 
 
-def is_told_uncalled(event: Observation) -> bool:
+def visible_without_call(event: Observation) -> bool:
     """Whether the model sees `event` although it is the result of no call."""
     if isinstance(event, GitCleanupObservation):
         return bool(event.content)

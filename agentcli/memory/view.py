@@ -21,7 +21,7 @@ from agentcli.events.observations import (
     ReplyDiscardedObservation,
 )
 from agentcli.memory.condensation_cost import Decision
-from agentcli.memory.projection import is_told_uncalled, shown_text, visible
+from agentcli.memory.projection import shown_text, visible, visible_without_call
 from agentcli.memory.tokens import text_bytes
 from agentcli.messages import Reply
 
@@ -168,7 +168,7 @@ def is_visible_to_model(event: Event) -> bool:
         return True
     if isinstance(event, DecisionObservation) or not isinstance(event, Observation):
         return False
-    return event.cause is not None or is_told_uncalled(event)
+    return event.cause is not None or visible_without_call(event)
 
 
 def is_never_dropped(event: Event) -> bool:

@@ -200,7 +200,7 @@ def _peculiarities(path: Path, file: TextFile) -> list[str]:
         notes.append(f"{name} line endings")
     if file.encoding != "utf-8" or file.bom:
         notes.append(file.encoding + (" with BOM" if file.bom else ""))
-    if not file.final_newline:
+    if not file.text.endswith("\n"):
         notes.append("no newline at the end")
     return notes
 

@@ -144,7 +144,7 @@ class ToolRegistry:
         context.partial = None
         context.live_output = lambda text: live_output(action.id, text)
         permitted, self._permitted = self._permitted, None
-        permission = context.files.permit(permitted) if permitted else nullcontext()
+        permission = context.files.guard.permitting(permitted) if permitted else nullcontext()
         try:
             with permission, self._git_guarded(action, permitted):
                 observation = self.execute(action)

@@ -149,7 +149,7 @@ def _glob(args: GlobArguments, ctx: ToolContext) -> ToolResult:
     files: list[WalkedEntry] = []
     folders: list[WalkedEntry] = []
     deadline = time.monotonic() + MAX_SECONDS
-    for each in walk(place, ctx.files.unseen_below(place, "glob")):
+    for each in walk(place, ctx.files.guard.unseen_below(place, "glob")):
         if time.monotonic() > deadline:
             note = f"[stopped after {MAX_SECONDS} s]"
             break

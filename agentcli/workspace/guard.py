@@ -201,7 +201,7 @@ class Guard:
             return f"may not be read: {why}" if why else ""
         return ""
 
-    def unseen_below(self, top: Path, tool: str, *, unasked: bool) -> Container[str]:
+    def unseen_below(self, top: Path, tool: str = "", *, unasked: bool = False) -> Container[str]:
         """Return what a walk by `tool` below the resolved folder `top` must not see: hidden paths
         and what rules deny. With `unasked`, also what must be asked about, as nobody is asked about
         each file of a search, unless that is about all of `top`, which the user has then been

@@ -137,11 +137,15 @@ class AccessScope:
 
     def may_read(self, path: Path) -> bool:
         """Return whether a resolved path may be read."""
-        if _within(path, self._always_readable):
+        if _within(path, self._places["always_readable"]):
             return True
-        if _within(path, self._hidden):
+        if _within(path, self._places["hidden"]):
             return False
-        return not self.confined_to or _within(path, self._unconfined) or self.is_user_named(path)
+        return (
+            not self.confined_to
+            or _within(path, self._places["unconfined"])
+            or self.is_user_named(path)
+        )
 
     def is_user_named(self, path: Path) -> bool:
         """Return whether the user named this path or a folder around it."""
@@ -150,29 +154,29 @@ class AccessScope:
     def is_given(self, path: Path) -> bool:
         """Return whether a resolved path is in the workspace, in what the user added or named, or
         in a place of the session's own."""
-        return _within(path, self._given) or self.is_user_named(path)
+        return _within(path, self._places["given"]) or self.is_user_named(path)
 
     def is_elsewhere(self, path: Path) -> bool:
         """Return whether a resolved path is unreadable only because it isn't in `confined_to`."""
-        return bool(self.confined_to) and not _within(path, self._hidden)
+        return bool(self.confined_to) and not _within(path, self._places["hidden"])
 
     def may_write(self, path: Path) -> bool:
         """Return whether a resolved path may be written."""
-        if _within(path, self._opened):
+        if _within(path, self._places["opened"]):
             return True
-        if self.sealed or not self.may_read(path) or _within(path, self._agent_files):
+        if self.sealed or not self.may_read(path) or _within(path, self._places["agent_files"]):
             return False
         if self.is_protected(path):
             return False
-        around = _nearest(path, self._writable)
+        around = _nearest(path, self._places["writable"])
         return around is not None and (around != "/" or not _within(path, OF_THE_KERNEL))
 
     def is_protected(self, path: Path) -> bool:
         """Return whether a resolved path, existing or not, is read-only within a writable place:
         mostly what git would run or trust."""
-        if _within(path, self._protected):
+        if _within(path, self._places["protected"]):
             return True
-        folder = _nearest(path.parent, self._git_folders)
+        folder = _nearest(path.parent, self._places["git_folders"])
         if folder is not None:
             return not is_routine_git_file(path.relative_to(folder).parts)
         return is_control_file(path.parts)
@@ -197,46 +201,24 @@ class AccessScope:
         return path
 
     @cached_property
-    def _always_readable(self) -> frozenset[str]:
-        return _names((*self.readable, *self.mounts.values()))
-
-    @cached_property
-    def _given(self) -> frozenset[str]:
+    def _places(self) -> dict[str, frozenset[str]]:
+        """Sets of folders by what they are for. `opened` may be written whatever lies around them:
+        the mounts and, unless `sealed`, what is `writable` among the agent's own."""
+        agents = _names(self.agent_files)
         own = (*self.readable, *self.mounts.values())
-        return _names((self.workspace, *self.writable, *own))
-
-    @cached_property
-    def _hidden(self) -> frozenset[str]:
-        return _names(self.hidden)
-
-    @cached_property
-    def _unconfined(self) -> frozenset[str]:
-        return _names((*self.confined_to, *self.writable))
-
-    @cached_property
-    def _writable(self) -> frozenset[str]:
-        return _names(self.writable)
-
-    @cached_property
-    def _agent_files(self) -> frozenset[str]:
-        return _names(self.agent_files)
-
-    @cached_property
-    def _protected(self) -> frozenset[str]:
-        return _names(self.protected)
-
-    @cached_property
-    def _git_folders(self) -> frozenset[str]:
-        return _names(self.git_folders)
-
-    @cached_property
-    def _opened(self) -> frozenset[str]:
-        """Folders that may be written whatever lies around them: the mounts and, unless `sealed`,
-        what is `writable` among the agent's own."""
-        if self.sealed:
-            return _names(self.mounts.values())
-        opened = (folder for folder in self.writable if _within(folder, self._agent_files))
-        return _names((*self.mounts.values(), *opened))
+        writable = () if self.sealed else self.writable
+        opened = (folder for folder in writable if _within(folder, agents))
+        return {
+            "always_readable": _names(own),
+            "given": _names((self.workspace, *self.writable, *own)),
+            "hidden": _names(self.hidden),
+            "unconfined": _names((*self.confined_to, *self.writable)),
+            "writable": _names(self.writable),
+            "agent_files": agents,
+            "protected": _names(self.protected),
+            "git_folders": _names(self.git_folders),
+            "opened": _names((*self.mounts.values(), *opened)),
+        }
 
 
 TMP = Path("/tmp")

@@ -206,7 +206,7 @@ class Search:
                 yield found.path
 
     def _unseen(self) -> Container[str]:
-        return self._files.unseen_below(self._place, "grep", unasked=True)
+        return self._files.guard.unseen_below(self._place, "grep", unasked=True)
 
     def _opened(self, name: str, stack: ExitStack) -> BinaryIO | None:
         """Open a file; return None, and count it, if it can't or may not be read."""

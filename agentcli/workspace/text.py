@@ -42,10 +42,6 @@ class TextFile:
     digest: str = ""
 
     @property
-    def final_newline(self) -> bool:
-        return self.text.endswith("\n")
-
-    @property
     def original(self) -> str:
         """The text with its line endings as on disk."""
         return _restore_endings(self.text, self)
@@ -62,13 +58,9 @@ def os_errors_told(shown: str) -> Iterator[None]:
         yield
     except OSError as error:
         reason = error.strerror or str(error)
-        raise ToolError(f"{shown}: {reason}", error_id=_error_id(error)) from error
-
-
-def _error_id(error: OSError) -> str:
-    if isinstance(error, FileNotFoundError):
-        return "file_not_found"
-    return "permission_denied" if isinstance(error, PermissionError) else "file_error"
+        error_id = "permission_denied" if isinstance(error, PermissionError) else "file_error"
+        error_id = "file_not_found" if isinstance(error, FileNotFoundError) else error_id
+        raise ToolError(f"{shown}: {reason}", error_id=error_id) from error
 
 
 # --- reading ------------------------------------------------------------------------------------

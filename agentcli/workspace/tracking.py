@@ -5,8 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections import defaultdict, deque
-from collections.abc import Callable, Container, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO
@@ -18,7 +17,7 @@ from agentcli.events.observations import (
     FileReadObservation,
     FileWriteObservation,
 )
-from agentcli.workspace.guard import Guard, ReadingRules
+from agentcli.workspace.guard import Guard
 from agentcli.workspace.names import display_path, in_outputs, output_name, parse_path, size_text
 from agentcli.workspace.opening import Entry, list_folder, open_file, replace_file
 from agentcli.workspace.scope import AccessScope
@@ -57,7 +56,7 @@ class FileTracker:
         """`outputs` is the folder that the model knows by a name of its own."""
         self.workspace = workspace
         self._outputs = outputs
-        self._guard = Guard(scope)
+        self.guard = Guard(scope)
         self._scope = scope
         self._digests: dict[str, str] = {}
         self._edits: defaultdict[str, deque[Edit]] = defaultdict(
@@ -78,32 +77,13 @@ class FileTracker:
         seen = self._scope.seen_path(path) if self._scope else path
         return display_path(seen, self.workspace)
 
-    def permit(self, path: Path) -> AbstractContextManager[None]:
-        """Allow reads and writes of one resolved path outside the scope, which a user has
-        approved, within a `with` block. The agent's own files stay off limits."""
-        return self._guard.permitting(path)
-
-    def obey(self, rules: Callable[[], ReadingRules]) -> None:
-        """Keep to the user's rules about what may be read, as `rules` returns them now."""
-        self._guard.rules = rules
-
-    def unseen_below(self, top: Path, tool: str = "", *, unasked: bool = False) -> Container[str]:
-        """Return the resolved paths at or below the resolved folder `top` that a search by `tool`
-        must not see; with `unasked`, also what the user would have to be asked about."""
-        return self._guard.unseen_below(top, tool, unasked=unasked)
-
-    def why_unreadable(self, target: Path) -> str:
-        """Return why a resolved path may not be read unasked, in words that follow its name; "" if
-        it may be."""
-        return self._guard.why_unreadable(target)
-
     def require_readable(self, path: Path) -> Path:
         """Return the resolved target of `path`, existing or not. Raises ToolError if it names or
         leads to what may not be read."""
-        self._guard.judge_name(path)
+        self.guard.judge_name(path)
         with os_errors_told(self.show(path)):
             target = Path(os.path.realpath(path))
-            self._guard.judge_reading(target)
+            self.guard.judge_reading(target)
         return target
 
     @contextlib.contextmanager
@@ -112,15 +92,10 @@ class FileTracker:
         read."""
         shown = display_path(path)
         with os_errors_told(shown):
-            self._guard.judge_name(path)
-            with open(open_file(path, self._guard.judge_reading), "rb") as file:
-                self._guard.judge_inode(os.fstat(file.fileno()), shown)
+            self.guard.judge_name(path)
+            with open(open_file(path, self.guard.judge_reading), "rb") as file:
+                self.guard.judge_inode(os.fstat(file.fileno()), shown)
                 yield file
-
-    def is_hidden(self, info: os.stat_result) -> bool:
-        """Return whether a file that was reached without symlinks is hidden after all, as a hard
-        link to a hidden file."""
-        return self._guard.is_hidden(info)
 
     def read_bytes(self, path: Path, limit: int = MAX_FILE_BYTES) -> bytes:
         """Return all bytes of a regular file. Raises ToolError if it is anything else, has more
@@ -157,9 +132,9 @@ class FileTracker:
     def list_folder(self, path: Path) -> list[Entry]:
         """Return the readable entries of a folder, sorted by name. Raises ToolError."""
         with os_errors_told(self.show(path)):
-            self._guard.judge_name(path)
-            place, entries = list_folder(path, self._guard.judge_reading)
-        return [entry for entry in entries if self._guard.may_read(place / entry.name)]
+            self.guard.judge_name(path)
+            place, entries = list_folder(path, self.guard.judge_reading)
+        return [entry for entry in entries if self.guard.may_read(place / entry.name)]
 
     def write(self, path: Path, text: str, like: TextFile | None) -> str:
         """Replace or create a file in one step and return its digest.
@@ -171,10 +146,10 @@ class FileTracker:
         shown = display_path(path)
         data = encode(text, like, shown)
         with os_errors_told(shown):
-            self._guard.judge_name(path)
+            self.guard.judge_name(path)
             target = Path(os.path.realpath(path))
-            self._guard.judge_writing(target)
-            replace_file(target, data, shown, self._guard.judge_writing)
+            self.guard.judge_writing(target)
+            replace_file(target, data, shown, self.guard.judge_writing)
         return digest(data)
 
     def seen(self, path: Path, digest: str) -> None:

@@ -311,7 +311,7 @@ def _no_such_file(files: FileTracker, path: Path) -> ToolError:
     top = files.workspace.resolve()
     elsewhere = (
         files.workspace / found.path
-        for found in itertools.islice(walk(top, files.unseen_below(top)), 20_000)
+        for found in itertools.islice(walk(top, files.guard.unseen_below(top)), 20_000)
         if found.path.rpartition("/")[2] == path.name
     )
     near += [other for other in itertools.islice(elsewhere, 3) if other not in near]

@@ -244,12 +244,12 @@ def test_writing_replaces_a_hard_link_and_spares_the_file_outside(home, use):
 
 def test_one_approved_path_may_be_written_once(home, use, ctx):
     use(read.TOOL, path="../other/notes")
-    with ctx.files.permit(home / "other/notes"):
+    with ctx.files.guard.permitting(home / "other/notes"):
         use(write.TOOL, path="../other/notes", content="approved\n")
         refused(use, write.TOOL, path="../other/more", content="x")
     refused(use, write.TOOL, path="../other/notes", content="again\n")
     assert (home / "other/notes").read_text() == "approved\n"
-    with ctx.files.permit(home / "state/config.toml"):
+    with ctx.files.guard.permitting(home / "state/config.toml"):
         refused(use, write.TOOL, path="../state/config.toml", content="x")
     assert (home / "state/config.toml").read_text() == CANARY
 
