@@ -13,7 +13,10 @@ LAZY_IMPORTS = {
     ("api/session.py", "agentcli.api.streaming"): "only for turns that are told as they go",
     ("app/session_tools.py", "agentcli.security.commands.known_commands"): "30 ms; later",
     ("app/agent_builder.py", "agentcli.app.children"): "5 ms; for what is delegated",
-    ("app/session_tools.py", "agentcli.sandbox.renames"): "4 ms; for sessions in bubblewrap only",
+    (
+        "app/session_tools.py",
+        "agentcli.sandbox.system_calls",
+    ): "4 ms; for sessions in bubblewrap only",
     ("app/hooks.py", "agentcli.security.commands.shell_words"): "only for hooks of a project",
     ("app/knowledge.py", "agentcli.sessions.excerpts"): "75 ms, with SQLite; for one tool",
     (
@@ -148,7 +151,7 @@ LAZY_IMPORTS = {
     ("sandbox/hints.py", "agentcli.security.commands.known_commands"): "30 ms; later",
     ("sandbox/selection.py", "agentcli.sandbox.landlock"): _LAYER,
     ("sandbox/selection.py", "agentcli.sandbox.bubblewrap"): _LAYER,
-    ("sandbox/selection.py", "agentcli.sandbox.seccomp"): _LAYER,
+    ("sandbox/selection.py", "agentcli.sandbox.system_calls"): _LAYER,
     ("sandbox/selection.py", "agentcli.sandbox.seatbelt"): _LAYER,
     ("security/commands/grammar.py", "tree_sitter"): "a compiled library; for commands only",
     ("security/commands/grammar.py", "tree_sitter_bash"): "a compiled library; for commands only",

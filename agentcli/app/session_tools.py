@@ -76,7 +76,7 @@ def start(context: ToolContext, sandbox: Sandbox, state: Path, session: Session)
     )
     watch.finish_others()
     if sandbox.layer == BUBBLEWRAP and not sandbox.scope.sealed:
-        from agentcli.sandbox.renames import Renames
+        from agentcli.sandbox.system_calls import Renames
 
         with suppress(OSError):
             renames = Renames(session.folder, SETTINGS, watch.let_in)

@@ -18,7 +18,6 @@ import shlex
 import signal
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -229,16 +228,12 @@ def _quoted(value: str) -> str:
 
 _FILES = re.compile(r"include\.path|includeif\..*\.path|core\.attributesfile", re.DOTALL)
 _LARGEST_COMMAND = 4_096
+# A file that matches nowhere names no places, so that it need not be parsed.
 _MAY_NAME = re.compile(
     rb"path|attributesfile|fsmonitor|command|editor|pager|askpass|gitproxy|clean|smudge|process"
     rb"|textconv|driver|external|program|helper|cmd|filter|hook|pack|update|alias",
     re.IGNORECASE,
 )
-
-
-def mentions_places(data: bytes) -> bool:
-    """Return whether a file may name any places, so that it is worth parsing."""
-    return _MAY_NAME.search(data) is not None
 
 
 def named_by_settings(
@@ -269,48 +264,38 @@ _MOST_FILES = 50
 _LARGEST_FILE = 262_144
 
 
-@dataclass
-class NamedPlaces:
-    """`protected` must stay as they are, existing or not; `problems` says what can't be
-    protected."""
-
-    protected: list[Path] = field(default_factory=list)
-    problems: list[str] = field(default_factory=list)
-
-    def protect(self, place: Path, name: str, writable: Sequence[Path]) -> None:
-        """Add a place that settings call `name`, if it lies in the folders `writable`."""
-        if not any(place.is_relative_to(folder) for folder in writable):
-            return
-        if any(folder.is_relative_to(place) for folder in writable):
-            self.problems.append(
-                f"git's settings name {name}, a folder that commands can write to: what git runs "
-                "or reads there can't be protected"
-            )
-        elif place not in self.protected:
-            self.protected.append(place)
-
-
-def named_places(
+def referenced_paths(
     root: Path, settings: Iterable[Path], environ: Mapping[str, str], writable: Sequence[Path]
-) -> NamedPlaces:
-    """Return the places named in the repository's files of `settings` and those of the user, as
-    git reads them in the folder `root`."""
+) -> tuple[list[Path], list[str]]:
+    """Return the paths in the folders `writable` to which the repository's files of `settings` and
+    those of the user refer, as git reads them in the folder `root`: hooks, further settings,
+    programs. They must stay as they are, existing or not. Also returns what can't be protected, in
+    words. Conditional settings count too, whether or not their condition is met today."""
     home = user_home(environ)
-    places = NamedPlaces()
+    protected: dict[Path, None] = {}
+    problems: list[str] = []
     waiting = [*settings, *_files_of_the_user(home, environ)]
     seen: set[Path] = set()
     while waiting and len(seen) < _MOST_FILES:
         file = waiting.pop(0)
         data = (read_private(file, _LARGEST_FILE, follow=True) or b"") if file not in seen else b""
         seen.add(file)
-        for kind, text in named_by_settings(parse(data) or ()) if mentions_places(data) else ():
+        for kind, text in named_by_settings(parse(data) or ()) if _MAY_NAME.search(data) else ():
             place = _resolved(text, file.resolve().parent if kind == "settings" else root, home)
             if place is None or (kind == "program" and not place.is_file()):
                 continue
-            places.protect(place, text, writable)
             if kind == "settings":
                 waiting.append(place)
-    return places
+            if not any(place.is_relative_to(folder) for folder in writable):
+                continue
+            if any(folder.is_relative_to(place) for folder in writable):
+                problems.append(
+                    f"git's settings name {text}, a folder that commands can write to: what git "
+                    "runs or reads there can't be protected"
+                )
+            else:
+                protected[place] = None
+    return list(protected), problems
 
 
 def _resolved(text: str, base: Path, home: Path) -> Path | None:
@@ -376,20 +361,16 @@ def refused_settings(first: bytes, old: bytes, new: bytes) -> tuple[str, ...]:
         return ("what git can't read",)
     changed = {*was} ^ {*wanted}
     lines = set(new.split(b"\n")) - set(old.split(b"\n")) - {b""}
-    if adds_only_harmless(begun, wanted) and all(map(_is_as_git_writes, lines)):
-        changed = set(filter(_never_comes_in, changed))
+    as_written = (len(line) < _LONGEST_LINE and _LINE.fullmatch(line) is not None for line in lines)
+    if adds_only_harmless(begun, wanted) and all(as_written):
+        changed = {
+            s
+            for s in changed
+            if _CONTROL.search(f"{s.name}{s.value}") or is_among("layout", s.name)
+        }
     elif not changed:
         return ("what git would not write",)
     return tuple(sorted({setting.name for setting in changed}))
-
-
-def _is_as_git_writes(line: bytes) -> bool:
-    return len(line) < _LONGEST_LINE and _LINE.fullmatch(line) is not None
-
-
-def _never_comes_in(setting: Setting) -> bool:
-    hidden = _CONTROL.search(f"{setting.name}{setting.value}") is not None
-    return hidden or is_among("layout", setting.name)
 
 
 @contextlib.contextmanager

@@ -74,161 +74,6 @@ _OF_PATCHES = re.compile(
 RESOLUTIONS = "MERGE_RR"
 """The file that says which files were in conflict, by what they had in it."""
 
-IsNew = Callable[[os.stat_result], bool]
-
-
-@dataclass(frozen=True)
-class WorkData:
-    """`is_new` tells whether something was made or changed since commands began, and `know` that
-    it need not be looked at again; `todos` are as in `Disarmer`."""
-
-    removals: Removals
-    is_new: IsNew
-    is_ours: Callable[[Path], bool]
-    know: Callable[[os.stat_result], None]
-    todos: dict[str, list[bytes]]
-
-    def disarm(self, path: Path) -> None:
-        """Disarm the git folder at `path`."""
-        with contextlib.suppress(OSError), opened_folder(path, forced=True) as handle:
-            self._index(path, handle)
-            for name in (*_WRITTEN_TO, "objects/pack", MODULES):
-                self._links(path, handle, name)
-            for name in _HOLD_FOLDERS:
-                self._links(path, handle, name, deep=False)
-            if is_worktree_folder(path):
-                with contextlib.suppress(OSError):
-                    self._worktree(path, handle)
-            with contextlib.suppress(OSError):
-                self._resolutions(path, handle)
-            with (
-                contextlib.suppress(OSError),
-                opened_below(handle, "rebase-merge", forced=True) as rebase,
-            ):
-                self._todo(path, rebase)
-                self._strategy(path / "rebase-merge", rebase, "strategy", lambda text: text)
-            with (
-                contextlib.suppress(OSError),
-                opened_below(handle, "sequencer", forced=True) as sequencer,
-            ):
-                self._strategy(path / "sequencer", sequencer, "opts", _strategy_of)
-            with (
-                contextlib.suppress(OSError),
-                opened_below(handle, "rebase-apply", forced=True) as patches,
-            ):
-                self._options(path / "rebase-apply", patches)
-
-    # --- the index ------------------------------------------------------------------------------
-
-    def _index(self, path: Path, handle: int) -> None:
-        """Take out of the index what git would not put into one, but obeys where it stands."""
-        looked_at = time.time_ns()
-        found = list(_indexes(handle))
-        if not any(map(self.is_new, found)):
-            return
-        data = _read_index_file(handle, "index")
-        is_closed = data is None and "index" in os.listdir(handle)
-        if is_closed or (data is not None and len(data) == LARGEST):
-            self.removals.take(path, handle, "index")
-            return
-        id_bytes = object_id_bytes(main_folder(path)) or 20
-        index = read_index(partial(_read_index_file, handle), id_bytes)
-        bad = [] if index is None else refused(index.entries)
-        if data is not None and index is not None and (bad or index.is_damaged):
-            names = first_names(
-                [display_path(os.fsdecode(entry.path)) for entry in bad], _MOST_NAMED
-            )
-            done = f"took out {names}" if bad else "took out what git itself never writes there"
-            sound = [entry for entry in index.entries if entry not in set(bad)]
-            less = index_data(Index(sound, is_sparse=index.is_sparse), id_bytes)
-            self.removals.replace(path, handle, "index", data, less, done)
-            return
-        for info in found:
-            if info.st_ctime_ns < looked_at - SETTLED_NS:
-                self.know(info)
-
-    # --- links ----------------------------------------------------------------------------------
-
-    def _links(self, path: Path, handle: int, name: str, *, deep: bool = True) -> None:
-        """Remove new symlinks: git writes to the target of a linked file, and others can choose
-        what it writes. In what it takes for a folder of its own, it also removes files."""
-        waiting = [name]
-        while waiting:
-            place = waiting.pop()
-            with contextlib.suppress(OSError), opened_below(handle, place, forced=True) as folder:
-                with os.scandir(folder) as found:
-                    entries = [e for e in found if e.is_symlink() or e.is_dir()]
-                for entry in entries:
-                    if entry.is_symlink():
-                        if self.is_new(entry.stat(follow_symlinks=False)):
-                            self.removals.take(path / place, folder, entry.name)
-                    elif deep and not (name == MODULES and entry.name in DATA_FOLDERS):
-                        waiting.append(f"{place}/{entry.name}")
-            waiting = [place for place in waiting if len(place) < _LONGEST_PATH]
-
-    def _worktree(self, path: Path, handle: int) -> None:
-        """Remove the pointer of a worktree to a place that neither is for commands to write to nor
-        confirms it: `git worktree repair` would write there."""
-        info = os.stat("gitdir", dir_fd=handle, follow_symlinks=False)
-        if not self.is_new(info):
-            return
-        place = real_place(path, named_place(content(handle, "gitdir") or b""))
-        if self.is_ours(place):
-            return
-        back = pointed_place(read_private(place, _LONGEST_PATH) or b"")
-        if back is None or real_place(place.parent, back) != path:
-            self.removals.take(path, handle, "gitdir")
-
-    # --- merges and rebases ---------------------------------------------------------------------
-
-    def _resolutions(self, path: Path, handle: int) -> None:
-        """Keep RESOLUTIONS to files of the working tree: git copies what it names into the git
-        folder, where commands can read it, and writes resolutions over it."""
-        name = RESOLUTIONS
-        info = os.stat(name, dir_fd=handle, follow_symlinks=False)
-        if not self.is_new(info):
-            return
-        data = content(handle, name)
-        if data is None:
-            self.removals.take(path, handle, name)
-            return
-        records = data.split(b"\0")
-        top = path.parent if path.name == GIT else None
-        kept = [each for each in records if not _leads_out(each.partition(b"\t")[2], top)]
-        if kept != records:
-            done = "took out files that are not in the working tree"
-            self.removals.replace(path, handle, name, data, b"\0".join(kept), done)
-
-    def _todo(self, path: Path, rebase: int) -> None:
-        name = _TODO.rpartition("/")[2]
-        data = content(rebase, name)
-        before = list(self.todos.get(str(path / _TODO), ()))
-        if data is None:
-            self.removals.take(path / "rebase-merge", rebase, name)
-            return
-        lines = data.split(b"\n")
-        for number, line in enumerate(lines):
-            if line in before:
-                before.remove(line)
-            elif _runs_program(line):
-                lines[number] = b"noop"
-        if (text := b"\n".join(lines)) != data:
-            done = "removed the commands that `git rebase --continue` would run"
-            self.removals.replace(path / "rebase-merge", rebase, name, data, text, done)
-
-    def _strategy(self, path: Path, folder: int, name: str, strategy: Callable[[str], str]) -> None:
-        """Remove a file that names an unknown merge strategy, which would be a program."""
-        data = content(folder, name)
-        text = (data or b"").decode(errors="surrogateescape")
-        if data is None or strategy(text.strip()) not in _STRATEGIES:
-            self.removals.take(path, folder, name)
-
-    def _options(self, path: Path, patches: int) -> None:
-        info = os.stat("apply-opt", dir_fd=patches, follow_symlinks=False)
-        data = content(patches, "apply-opt") if self.is_new(info) else b""
-        if data is None or not _OF_PATCHES.fullmatch(data.decode(errors="surrogateescape")):
-            self.removals.take(path, patches, "apply-opt")
-
 
 def resolved_paths(data: bytes) -> Iterator[bytes]:
     """Yield the paths that RESOLUTIONS names."""
@@ -261,14 +106,6 @@ def _strategy_of(text: str) -> str:
         return "unknown"
     named = [value or "" for name, value in settings if name == "options.strategy"]
     return next((value for value in named if value not in _STRATEGIES), "")
-
-
-def _indexes(handle: int) -> Iterator[os.stat_result]:
-    """Yield what is known of the index and of the files that it may share entries with."""
-    with os.scandir(handle) as entries:
-        for entry in entries:
-            if entry.name == "index" or entry.name.startswith("sharedindex."):
-                yield os.stat(entry.name, dir_fd=handle, follow_symlinks=False)
 
 
 def _read_index_file(handle: int, name: str) -> bytes | None:
@@ -315,7 +152,7 @@ class Disarmer:
     def run(self) -> None:
         for folder in self.known:
             self._seen.add(folder)
-            self._data.disarm(folder)
+            self._work_data(folder)
         for root in self.roots:
             # Repositories in an index count wherever they are, because `git status` visits them.
             self._linked(root)
@@ -329,11 +166,7 @@ class Disarmer:
                 self._seen.add(folder)
                 with contextlib.suppress(OSError), opened_folder(folder, forced=True) as handle:
                     self._controls(folder, handle)
-                self._data.disarm(folder)
-
-    @property
-    def _data(self) -> WorkData:
-        return WorkData(self.removals, self._is_new, self._is_ours, self._know, self.todos)
+                self._work_data(folder)
 
     # --- finding repositories -------------------------------------------------------------------
 
@@ -416,9 +249,6 @@ class Disarmer:
         choose its ctime."""
         return info.st_ctime_ns >= self.since_ns and entry_version(info) not in self.before.fresh
 
-    def _know(self, info: os.stat_result) -> None:
-        self.before.fresh.add(entry_version(info))
-
     def _common(self, path: Path, handle: int) -> None:
         text = b""
         with contextlib.suppress(OSError):
@@ -442,6 +272,145 @@ class Disarmer:
             return
         done = f"removed {', '.join(map(display_path, less.removed[:5]))}"
         self.removals.replace(path, handle, name, data, less.text, done)
+
+    # --- what daily work writes -----------------------------------------------------------------
+
+    def _work_data(self, path: Path) -> None:
+        """Disarm what git's daily work writes and reads in the git folder at `path`."""
+        with contextlib.suppress(OSError), opened_folder(path, forced=True) as handle:
+            self._index(path, handle)
+            for name in (*_WRITTEN_TO, "objects/pack", MODULES):
+                self._links(path, handle, name)
+            for name in _HOLD_FOLDERS:
+                self._links(path, handle, name, deep=False)
+            if is_worktree_folder(path):
+                with contextlib.suppress(OSError):
+                    self._worktree(path, handle)
+            with contextlib.suppress(OSError):
+                self._resolutions(path, handle)
+            for name in ("rebase-merge", "sequencer", "rebase-apply"):
+                with (
+                    contextlib.suppress(OSError),
+                    opened_below(handle, name, forced=True) as folder,
+                ):
+                    if name == "rebase-merge":
+                        self._todo(path, folder)
+                        self._strategy(path / name, folder, "strategy", str)
+                    elif name == "sequencer":
+                        self._strategy(path / name, folder, "opts", _strategy_of)
+                    else:
+                        self._options(path / name, folder)
+
+    def _index(self, path: Path, handle: int) -> None:
+        """Take out of the index what git would not put into one, but obeys where it stands."""
+        looked_at = time.time_ns()
+        with os.scandir(handle) as entries:
+            names = [entry.name for entry in entries]
+        found = [
+            os.stat(name, dir_fd=handle, follow_symlinks=False)
+            for name in names
+            if name == "index" or name.startswith("sharedindex.")
+        ]
+        if not any(map(self._is_new, found)):
+            return
+        data = _read_index_file(handle, "index")
+        is_closed = data is None and "index" in os.listdir(handle)
+        if is_closed or (data is not None and len(data) == LARGEST):
+            self.removals.take(path, handle, "index")
+            return
+        id_bytes = object_id_bytes(main_folder(path)) or 20
+        index = read_index(partial(_read_index_file, handle), id_bytes)
+        bad = [] if index is None else refused(index.entries)
+        if data is not None and index is not None and (bad or index.is_damaged):
+            taken = first_names(
+                [display_path(os.fsdecode(entry.path)) for entry in bad], _MOST_NAMED
+            )
+            done = f"took out {taken}" if bad else "took out what git itself never writes there"
+            sound = [entry for entry in index.entries if entry not in set(bad)]
+            less = index_data(Index(sound, is_sparse=index.is_sparse), id_bytes)
+            self.removals.replace(path, handle, "index", data, less, done)
+            return
+        for info in found:
+            if info.st_ctime_ns < looked_at - SETTLED_NS:
+                self.before.fresh.add(entry_version(info))
+
+    def _links(self, path: Path, handle: int, name: str, *, deep: bool = True) -> None:
+        """Remove new symlinks: git writes to the target of a linked file, and others can choose
+        what it writes. In what it takes for a folder of its own, it also removes files."""
+        waiting = [name]
+        while waiting:
+            place = waiting.pop()
+            with contextlib.suppress(OSError), opened_below(handle, place, forced=True) as folder:
+                with os.scandir(folder) as found:
+                    entries = [e for e in found if e.is_symlink() or e.is_dir()]
+                for entry in entries:
+                    if entry.is_symlink():
+                        if self._is_new(entry.stat(follow_symlinks=False)):
+                            self.removals.take(path / place, folder, entry.name)
+                    elif deep and not (name == MODULES and entry.name in DATA_FOLDERS):
+                        waiting.append(f"{place}/{entry.name}")
+            waiting = [place for place in waiting if len(place) < _LONGEST_PATH]
+
+    def _worktree(self, path: Path, handle: int) -> None:
+        """Remove the pointer of a worktree to a place that neither is for commands to write to nor
+        confirms it: `git worktree repair` would write there."""
+        info = os.stat("gitdir", dir_fd=handle, follow_symlinks=False)
+        if not self._is_new(info):
+            return
+        place = real_place(path, named_place(content(handle, "gitdir") or b""))
+        if self._is_ours(place):
+            return
+        back = pointed_place(read_private(place, _LONGEST_PATH) or b"")
+        if back is None or real_place(place.parent, back) != path:
+            self.removals.take(path, handle, "gitdir")
+
+    def _resolutions(self, path: Path, handle: int) -> None:
+        """Keep RESOLUTIONS to files of the working tree: git copies what it names into the git
+        folder, where commands can read it, and writes resolutions over it."""
+        name = RESOLUTIONS
+        info = os.stat(name, dir_fd=handle, follow_symlinks=False)
+        if not self._is_new(info):
+            return
+        data = content(handle, name)
+        if data is None:
+            self.removals.take(path, handle, name)
+            return
+        records = data.split(b"\0")
+        top = path.parent if path.name == GIT else None
+        kept = [each for each in records if not _leads_out(each.partition(b"\t")[2], top)]
+        if kept != records:
+            done = "took out files that are not in the working tree"
+            self.removals.replace(path, handle, name, data, b"\0".join(kept), done)
+
+    def _todo(self, path: Path, rebase: int) -> None:
+        name = _TODO.rpartition("/")[2]
+        data = content(rebase, name)
+        before = list(self.todos.get(str(path / _TODO), ()))
+        if data is None:
+            self.removals.take(path / "rebase-merge", rebase, name)
+            return
+        lines = data.split(b"\n")
+        for number, line in enumerate(lines):
+            if line in before:
+                before.remove(line)
+            elif _runs_program(line):
+                lines[number] = b"noop"
+        if (text := b"\n".join(lines)) != data:
+            done = "removed the commands that `git rebase --continue` would run"
+            self.removals.replace(path / "rebase-merge", rebase, name, data, text, done)
+
+    def _strategy(self, path: Path, folder: int, name: str, strategy: Callable[[str], str]) -> None:
+        """Remove a file that names an unknown merge strategy, which would be a program."""
+        data = content(folder, name)
+        text = (data or b"").decode(errors="surrogateescape")
+        if data is None or strategy(text.strip()) not in _STRATEGIES:
+            self.removals.take(path, folder, name)
+
+    def _options(self, path: Path, patches: int) -> None:
+        info = os.stat("apply-opt", dir_fd=patches, follow_symlinks=False)
+        data = content(patches, "apply-opt") if self._is_new(info) else b""
+        if data is None or not _OF_PATCHES.fullmatch(data.decode(errors="surrogateescape")):
+            self.removals.take(path, patches, "apply-opt")
 
 
 def _names(handle: int) -> list[str]:

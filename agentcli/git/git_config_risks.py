@@ -230,10 +230,14 @@ class RepositoryJudge:
         for setting in answers.settings:
             name, value = setting.name, setting.value
             if setting.of_repository:
-                here = name == "core.worktree" and _leads_here(answers, value, folder)
-                if not (
-                    here or is_among("read_without_program", name) or _is_harmless(name, value)
-                ):
+                # In submodules, core.worktree names the repository's own working tree.
+                here = name == "core.worktree" and os.path.realpath(
+                    answers.git_dir / value
+                ) == os.path.realpath(top_of(folder) or folder)
+                of_lfs = name.startswith("filter.lfs.") and _OF_LFS.fullmatch(value)
+                unmonitored = name == "core.fsmonitor" and value == "false"
+                reads = is_among("read_without_program", name)
+                if not (here or reads or of_lfs or unmonitored):
                     return f"the repository's setting {name} may make git run a program"
             elif is_among("programs_of_reading", name) and _is_local(value, self.workspace):
                 # The user's own programs are fine unless they lie in the working tree.
@@ -290,7 +294,11 @@ class _Answers:
         settings = self._start("config", "--list", *shown)
         places = self._start("rev-parse", "--absolute-git-dir", "--git-path", "hooks")
         index = self._start("-c", "core.fsmonitor=false", "ls-files", "--full-name", "-sz", ":/")
-        self.settings = _parsed(self._queries.output(settings))
+        listing = self._queries.output(settings).decode("utf-8", "surrogateescape").split("\0")
+        self.settings = []
+        for scope, origin, entry in zip(listing[::3], listing[1::3], listing[2::3], strict=False):
+            name, _, value = entry.partition("\n")
+            self.settings.append(_Setting(scope, origin, name, value))
         git_dir, hooks = os.fsdecode(self._queries.output(places)).split("\n")[:2]
         self.git_dir = Path(git_dir)
         self.hooks = folder / Path(hooks)
@@ -316,26 +324,6 @@ class _Answers:
 
     def _start(self, *arguments: str) -> subprocess.Popen[bytes]:
         return self._queries.start([self._git, *arguments], self._environment)
-
-
-def _parsed(listing: bytes) -> list[_Setting]:
-    parts = listing.decode("utf-8", "surrogateescape").split("\0")
-    found = []
-    for scope, origin, entry in zip(parts[::3], parts[1::3], parts[2::3], strict=False):
-        name, _, value = entry.partition("\n")
-        found.append(_Setting(scope, origin, name, value))
-    return found
-
-
-def _is_harmless(name: str, value: str) -> bool:
-    if name == "core.fsmonitor":
-        return value == "false"
-    return re.match(r"filter\.lfs\.", name) is not None and bool(_OF_LFS.fullmatch(value))
-
-
-def _leads_here(answers: _Answers, value: str, folder: Path) -> bool:
-    """Return whether core.worktree names the repository's own working tree, as in submodules."""
-    return os.path.realpath(answers.git_dir / value) == os.path.realpath(top_of(folder) or folder)
 
 
 def _is_local(value: str, workspace: Path) -> bool:

@@ -64,16 +64,13 @@ def run_git(
     except (OSError, subprocess.TimeoutExpired) as error:
         raise CloneFailed(str(error)) from error
     if done.returncode not in (0, ok):
-        raise CloneFailed(_reason(done.stderr.decode(errors="replace"), done.returncode))
+        lines = done.stderr.decode(errors="replace").splitlines()
+        lines = [line.strip() for line in lines if line.strip()]
+        # Advice may follow the line that tells the reason, and ssh may explain in the one before.
+        at = next((n for n, line in enumerate(lines) if line.startswith("fatal:")), len(lines) - 1)
+        reason = "; ".join(lines[max(at - 1, 0) : at + 1])
+        raise CloneFailed(reason or f"git ended with {done.returncode}")
     return done.stdout
-
-
-def _reason(said: str, code: int) -> str:
-    """Return the line that tells the reason from what git said when it ended with `code`. Advice
-    may follow that line; the line before it is included, because ssh may explain there."""
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
-    at = next((n for n, line in enumerate(lines) if line.startswith("fatal:")), len(lines) - 1)
-    return "; ".join(lines[max(at - 1, 0) : at + 1]) or f"git ended with {code}"
 
 
 def without_login(url: str) -> str:
@@ -120,8 +117,10 @@ def commits_of(git: str, folder: Path, refs: Iterable[str]) -> dict[str, str]:
     asked = list(dict.fromkeys(refs))
     lines = "".join(f"{ref}^{{commit}}\n" for ref in asked).encode(errors="surrogateescape")
     ask = command(git, "cat-file", "--batch-check=%(objectname) %(objecttype)")
-    told = run_git(ask, {**ENVIRONMENT, "GIT_DIR": str(folder)}, given=lines).decode().splitlines()
-    answers = zip(asked, (line.split(" ") for line in told), strict=True)
+    answer = (
+        run_git(ask, {**ENVIRONMENT, "GIT_DIR": str(folder)}, given=lines).decode().splitlines()
+    )
+    answers = zip(asked, (line.split(" ") for line in answer), strict=True)
     return {ref: words[0] for ref, words in answers if words[1:] == ["commit"]}
 
 
@@ -202,8 +201,8 @@ class WatchedTree:
             attributes.unlink()
 
     def _not_in_utf8(self, old: str, new: str) -> set[bytes]:
-        told = self._diff("--no-renames", "--name-status", "-z", old, new).split(b"\0")
-        changes = zip(told[::2], told[1::2], strict=False)
+        answer = self._diff("--no-renames", "--name-status", "-z", old, new).split(b"\0")
+        changes = zip(answer[::2], answer[1::2], strict=False)
         # If a file becomes a symlink, the diff has two parts: one deletes it, one creates it.
         paths = [path for kind, path in changes for _ in range(2 if kind == b"T" else 1)]
         parts = _PART.split(self._diff("--no-renames", old, new))[1:]

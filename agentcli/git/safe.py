@@ -16,7 +16,7 @@ import re
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -168,7 +168,13 @@ class _Repository:
         branch = self._answer(current).strip()
         settings = _harmless(self._answer(conversions, ok=1))
         name = self._answer(unborn, ok=1).strip()
-        if len(places) != 4 or not self._is_within_reach({folder, str(Path(config).parent)}):
+        # These git folders must be readable, along with the targets of their symlinks and the
+        # object folders that they borrow from.
+        reached = (p for f in {folder, str(Path(config).parent)} for p in _places(self._top / f))
+        if len(places) != 4 or not all(
+            number < _MOST_PLACES and self._may_read(place.resolve())
+            for number, place in enumerate(reached)
+        ):
             return None
         index, objects, shallow, exclude = (self._top / place for place in places)
         with tempfile.TemporaryDirectory(prefix="agent-git-") as folder:
@@ -189,15 +195,6 @@ class _Repository:
                 tuple(self._answer(changes).splitlines()),
                 tuple(commit.strip() for commit in commits),
             )
-
-    def _is_within_reach(self, folders: Collection[str]) -> bool:
-        """Return whether these git folders may be read, along with the targets of their symlinks
-        and the object folders that they borrow from."""
-        places = (place for folder in folders for place in _places(self._top / folder))
-        return all(
-            number < _MOST_PLACES and self._may_read(place.resolve())
-            for number, place in enumerate(places)
-        )
 
     def _start(
         self, *arguments: str, environment: Mapping[str, str] | None = None

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agentcli.git.repositories import is_git_folder
-from agentcli.sandbox.seccomp import AF_INET, AF_INET6, AF_UNIX, seccomp_program
+from agentcli.sandbox.system_calls import AF_INET, AF_INET6, AF_UNIX, seccomp_program
 from agentcli.workspace.opening import hands_down_its_group
 from agentcli.workspace.private import write_private
 from agentcli.workspace.scope import TMP, AccessScope
@@ -80,14 +80,12 @@ def _is_in_reach(path: Path) -> bool:
         return True
     groups = {os.getegid(), *os.getgroups()}
     with suppress(OSError):
-        return all(_is_searchable(folder.stat(), groups) for folder in path.parents)
+        for info in map(Path.stat, path.parents):
+            by_group = stat.S_IXGRP if info.st_gid in groups else stat.S_IXOTH
+            if not info.st_mode & (stat.S_IXUSR if info.st_uid == 0 else by_group):
+                return False
+        return True
     return False
-
-
-def _is_searchable(folder: os.stat_result, groups: set[int]) -> bool:
-    if folder.st_uid == 0:
-        return bool(folder.st_mode & stat.S_IXUSR)
-    return bool(folder.st_mode & (stat.S_IXGRP if folder.st_gid in groups else stat.S_IXOTH))
 
 
 def _place(line: str) -> str | None:
@@ -112,18 +110,13 @@ def _pipes(scope: AccessScope) -> Iterator[Path]:
             for entry in found:
                 entries += 1
                 is_folder = entry.is_dir(follow_symlinks=False)
-                if is_folder and holds_folders and _is_of_program(entry, scope):
-                    waiting.append((Path(entry.path), False))
-                elif not (is_folder or entry.is_file(follow_symlinks=False)) and _is_pipe(entry):
+                if is_folder:
+                    if holds_folders and (entry.name.startswith(".") or folder != scope.home):
+                        waiting.append((Path(entry.path), False))
+                elif entry.is_file(follow_symlinks=False):
+                    continue
+                elif stat.S_ISFIFO(entry.stat(follow_symlinks=False).st_mode):
                     yield Path(entry.path)
-
-
-def _is_of_program(entry: os.DirEntry[str], scope: AccessScope) -> bool:
-    return entry.name.startswith(".") or Path(entry.path).parent != scope.home
-
-
-def _is_pipe(entry: os.DirEntry[str]) -> bool:
-    return stat.S_ISFIFO(entry.stat(follow_symlinks=False).st_mode)
 
 
 def _grouped(places: list[Path], needed: list[Path]) -> list[Path]:
@@ -253,9 +246,8 @@ def _view(scope: AccessScope, folders: Sequence[Path], *, network: bool) -> list
     real += [_Mount(path, path, writable=False) for path in _present(scope.readable)]
     real += [_Mount(path, path, writable=False) for path in _present(scope.user_named)]
     real += [_Mount(path, path, writable=True) for path in folders]
-    real += [
-        _Mount(path, path, writable=False) for path in scope.confined_to if _is_in(path, scope)
-    ]
+    inside = [path for path in scope.confined_to if any(map(path.is_relative_to, scope.masked))]
+    real += [_Mount(path, path, writable=False) for path in inside]
     covered = [_Mount(p, None, writable=False, is_folder=p.is_dir()) for p in scope.masked]
     replaced = [*covered, *(_Mount(path, None, writable=True) for path in emptied)]
     replaced += [_Mount(path, source, writable=True) for path, source in scope.mounts.items()]
@@ -282,28 +274,17 @@ def _view(scope: AccessScope, folders: Sequence[Path], *, network: bool) -> list
     return sorted(shown.values(), key=lambda mount: len(mount.path.parts))
 
 
-def _is_in(path: Path, scope: AccessScope) -> bool:
-    return any(path.is_relative_to(place) for place in scope.masked)
-
-
 def _between(roots: Iterable[Path], paths: Collection[Path], others: Collection[Path]) -> set[Path]:
     """Return the folders between each of the `roots` and each of the `paths` in it. Mounted onto
     themselves, they can't be moved away and replaced by others. Paths that are hidden by mounts on
     `others` don't count."""
-    return {
-        above
-        for root in roots
-        for path in _seen_below(root, paths, others)
-        for above in path.parents
-        if above != root and above.is_relative_to(root) and above.is_dir()
-    }
-
-
-def _seen_below(root: Path, paths: Iterable[Path], others: Iterable[Path]) -> Iterator[Path]:
-    over = [place for place in others if place != root and place.is_relative_to(root)]
-    for path in paths:
-        if path.is_relative_to(root) and not any(map(path.is_relative_to, over)):
-            yield path
+    found = set()
+    for root in roots:
+        over = [place for place in others if place != root and place.is_relative_to(root)]
+        for path in paths:
+            if path.is_relative_to(root) and not any(map(path.is_relative_to, over)):
+                found |= {p for p in path.parents if p != root and p.is_relative_to(root)}
+    return {above for above in found if above.is_dir()}
 
 
 def _closed(guarded: Iterable[Path], roots: Collection[Path]) -> Iterator[Path]:
@@ -367,9 +348,6 @@ def _make_hideable(path: Path, scope: AccessScope) -> None:
             path.mkdir(mode=mode, parents=True, exist_ok=True)
 
 
-_LARGEST_FILE_KB = 1_000_000
-
-
 def start_script(
     program: str,
     scope: AccessScope,
@@ -395,7 +373,7 @@ def start_script(
     lines = [
         f"#!{bash} -p",
         "ulimit -c 0",
-        f"ulimit -f {_LARGEST_FILE_KB}",
+        "ulimit -f 1000000",
         f"exec {' '.join(opened)}",
         "cd /",
         f'exec {shlex.join([*clean, *prefix, *command])} "$@"',

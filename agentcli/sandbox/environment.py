@@ -94,15 +94,10 @@ def session_caches(tmp: str, real_tmp: Path, home: Path) -> dict[str, str]:
     Go and cargo still read the user's modules, which they can't fetch again without a network.
     """
     caches = real_tmp / ".cache"
-    first = not caches.is_dir()
-    if first:
+    if not caches.is_dir():
         caches.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _link_kept(home / ".cache", caches)
+        for name in _KEPT_CACHES:
+            if os.access(home / ".cache" / name, os.R_OK | os.X_OK):
+                (caches / name).symlink_to(home / ".cache" / name)
     found = {name: f"{tmp}/.cache/{folder}".rstrip("/") for name, folder in _CACHES.items()}
     return {"TMPDIR": tmp, **found}
-
-
-def _link_kept(real: Path, caches: Path) -> None:
-    for name in _KEPT_CACHES:
-        if os.access(real / name, os.R_OK | os.X_OK):
-            (caches / name).symlink_to(real / name)

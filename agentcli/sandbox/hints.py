@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import re
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from agentcli.sandbox.selection import BUBBLEWRAP, Sandbox
-from agentcli.workspace.scope import TMP, AccessScope
+from agentcli.workspace.scope import TMP
 
 _NETWORK_FAILURES = re.compile(
     r"[Cc]ould(?:n't| not) resolve (?:host|proxy)|unable to resolve host address"
@@ -38,7 +39,7 @@ _RIGHTS_FAILURES = re.compile(
 _MODE_FAILURES = re.compile(
     r"\b(?:mode|permissions|file attributes)\b.*not permitted|\bf?chmod\b", re.IGNORECASE
 )
-_TOLD_BY_WATCH = "could not write config file"
+_REPORTED_BY_WATCH = "could not write config file"
 """What git says when it may not write a setting; the watch over git folders says which."""
 _SOCKET_FAILURES = re.compile(
     r"\bsocket\b|listen E(?:PERM|ACCES)|connect(?:ing)? to .*not permitted", re.IGNORECASE
@@ -105,7 +106,9 @@ def refused_by_sandbox(
     """Return a hint for the model if a command failed in a way that suggests that the sandbox
     refused something, else "". A part of `command` may have failed though its end did not.
     `from_python`: the output is from the python tool, which can't ask for more."""
-    if sandbox is None or not sandbox.contains or exit_code is None or _is_signal(exit_code):
+    # Programs have codes from 128 on too: git ends with 128, ssh with 255.
+    is_signal = exit_code is not None and exit_code - 128 in signal.valid_signals()
+    if sandbox is None or not sandbox.contains or exit_code is None or is_signal:
         return ""
     end = output[-4000:]
     if exit_code == 0:
@@ -113,143 +116,98 @@ def refused_by_sandbox(
     refused = [
         line
         for line in end.splitlines()
-        if _RIGHTS_FAILURES.search(line) and _TOLD_BY_WATCH not in line
+        if _RIGHTS_FAILURES.search(line) and _REPORTED_BY_WATCH not in line
     ]
     failure = _Failure(end, refused, sandbox, "do it in bash" if from_python else "repeat it")
-    finders = _FINDERS if exit_code else _FINDERS[:2]
-    hint = next((hint for find in finders if (hint := find(failure))), "")
-    return "" if exit_code == 0 and hint and _only_reads(command) else hint
+    if exit_code:
+        return next(chain(_sure(failure), _likely(failure)), "")
+    hint = next(_sure(failure), "")
+    if hint:
+        from agentcli.security.commands.known_commands import is_read_only
 
-
-def _is_signal(exit_code: int) -> bool:
-    """Programs have codes from 128 on too: git ends with 128, ssh with 255."""
-    return exit_code - 128 in signal.valid_signals()
-
-
-def _only_reads(command: str) -> bool:
-    """Return whether the output may be what a file says."""
-    from agentcli.security.commands.known_commands import is_read_only
-
-    return not command or is_read_only(command)
-
-
-# --- what may have been refused, the surest first -----------------------------------------------
-
-
-def _network(failure: _Failure) -> str:
-    if failure.sandbox.network or not _NETWORK_FAILURES.search(failure.output):
-        return ""
-    return (
-        "the sandbox has no network; if the command needs it, "
-        f"{failure.again} with network: true and a reason"
-    )
-
-
-def _program(failure: _Failure) -> str:
-    for pattern, why in _OF_PROGRAMS.items():
-        if pattern.search(failure.output):
-            return f"{why}, or {failure.outside}"
+        # The output may be what a file says.
+        return hint if command and not is_read_only(command) else ""
     return ""
 
 
-def _port(failure: _Failure) -> str:
-    sandbox = failure.sandbox
-    port = _refused_port(failure.output) if sandbox.own_loopback else None
-    if port is None or port in sandbox.host_ports:
-        return ""
-    return (
-        "127.0.0.1 is the sandbox's own, so only what you start is there. If a service of the "
-        f"user's is meant, they can open it with --allow 'network(127.0.0.1:{port})'"
-    )
+def _sure(failure: _Failure) -> Iterator[str]:
+    """Yield hints about what certainly was refused, the surest first."""
+    if not failure.sandbox.network and _NETWORK_FAILURES.search(failure.output):
+        yield (
+            "the sandbox has no network; if the command needs it, "
+            f"{failure.again} with network: true and a reason"
+        )
+    for pattern, why in _OF_PROGRAMS.items():
+        if pattern.search(failure.output):
+            yield f"{why}, or {failure.outside}"
 
 
-def _owner(failure: _Failure) -> str:
-    places = failure.sandbox.out_of_reach
-    if not (failure.refused and places):
-        return ""
-    return (
-        f"{', '.join(map(str, places))} belongs to another user, and commands in the sandbox have "
-        f"none of root's powers; the file tools can write there, or {failure.outside}"
-    )
+def _likely(failure: _Failure) -> Iterator[str]:
+    """Yield hints about what may have been refused, the surest first."""
+    sandbox, output, outside = failure.sandbox, failure.output, failure.outside
+    port = _refused_port(output) if sandbox.own_loopback else None
+    if port is not None and port not in sandbox.host_ports:
+        yield (
+            "127.0.0.1 is the sandbox's own, so only what you start is there. If a service of the "
+            f"user's is meant, they can open it with --allow 'network(127.0.0.1:{port})'"
+        )
+    if failure.refused and (closed := sandbox.out_of_reach):
+        yield (
+            f"{', '.join(map(str, closed))} belongs to another user, and commands in the sandbox "
+            f"have none of root's powers; the file tools can write there, or {outside}"
+        )
+    if any(map(_MODE_FAILURES.search, failure.refused)):
+        yield (
+            "the sandbox refuses modes with a set-user-ID or set-group-ID bit (u+s, 4755); if it "
+            f"was one, leave the bit out, or {outside}"
+        )
+    is_bare = sandbox.layer == "landlock" and not sandbox.namespaces
+    if failure.refused and _SOCKET_FAILURES.search(output):
+        yield from _socket(failure, is_bare=is_bare)
+    if is_bare and _TERMINAL_FAILURES.search(output):
+        yield (
+            "programs can't open terminals of their own in this sandbox, as script, expect and "
+            f"pseudo-terminals of tests do; do without, or {outside}"
+        )
+    if (device := _DEVICE.search(output)) and os.path.lexists(device[1]):
+        yield f"devices such as {device[1]} are not in the sandbox; do without, or {outside}"
+    if _NEW_PLACE.search(output):
+        places = _writable(sandbox)
+        yield f"new folders can be made only in {places}: name one there, or {outside}"
+    yield from _files(failure)
 
 
-def _mode(failure: _Failure) -> str:
-    if not any(map(_MODE_FAILURES.search, failure.refused)):
-        return ""
-    return (
-        "the sandbox refuses modes with a set-user-ID or set-group-ID bit (u+s, 4755); if it was "
-        f"one, leave the bit out, or {failure.outside}"
-    )
-
-
-def _socket(failure: _Failure) -> str:
-    sandbox = failure.sandbox
-    if not (failure.refused and _SOCKET_FAILURES.search(failure.output)):
-        return ""
-    if sandbox.once:
-        return (
+def _socket(failure: _Failure, *, is_bare: bool) -> Iterator[str]:
+    if failure.sandbox.once:
+        yield (
             "a command that was given network can make no Unix sockets; if it needs them, "
             f"{failure.outside}"
         )
-    if sandbox.network or not _is_bare(sandbox):
-        return ""
-    return (
-        "no network sockets here, not even on 127.0.0.1, since this system gives the sandbox no "
-        "loopback of its own: use a Unix socket in $TMPDIR, or "
-        f"{failure.again} with network: true and a reason"
-    )
+    elif is_bare and not failure.sandbox.network:
+        yield (
+            "no network sockets here, not even on 127.0.0.1, since this system gives the sandbox "
+            "no loopback of its own: use a Unix socket in $TMPDIR, or "
+            f"{failure.again} with network: true and a reason"
+        )
 
 
-def _terminal(failure: _Failure) -> str:
-    if not (_is_bare(failure.sandbox) and _TERMINAL_FAILURES.search(failure.output)):
-        return ""
-    return (
-        "programs can't open terminals of their own in this sandbox, as script, expect and "
-        f"pseudo-terminals of tests do; do without, or {failure.outside}"
-    )
-
-
-def _device(failure: _Failure) -> str:
-    found = _DEVICE.search(failure.output)
-    if found is None or not os.path.lexists(found[1]):
-        return ""
-    return f"devices such as {found[1]} are not in the sandbox; do without, or {failure.outside}"
-
-
-def _new_place(failure: _Failure) -> str:
-    if not _NEW_PLACE.search(failure.output):
-        return ""
-    places = _writable(failure.sandbox)
-    return f"new folders can be made only in {places}: name one there, or {failure.outside}"
-
-
-def _files(failure: _Failure) -> str:
+def _files(failure: _Failure) -> Iterator[str]:
     sandbox = failure.sandbox
     rights = sandbox.layer != BUBBLEWRAP and failure.refused
-    closed = _names_hidden(failure.refused, sandbox.scope)
-    if not (rights or closed or _FILE_FAILURES.search(failure.output)):
-        return ""
-    return (
-        f"the sandbox lets commands write only in {_writable(sandbox)}, and hides secrets; "
-        f"if the command needs more, {failure.outside}"
-    )
-
-
-_FINDERS = (
-    *(_network, _program, _port, _owner, _mode, _socket, _terminal, _device, _new_place),
-    _files,
-)
-
-
-def _is_bare(sandbox: Sandbox) -> bool:
-    return sandbox.layer == "landlock" and not sandbox.namespaces
+    closed = [str(path) for path in (*sandbox.scope.hidden, *sandbox.scope.protected)]
+    names_closed = any(path in line for line in failure.refused for path in closed)
+    if rights or names_closed or _FILE_FAILURES.search(failure.output):
+        yield (
+            f"the sandbox lets commands write only in {_writable(sandbox)}, and hides secrets; "
+            f"if the command needs more, {failure.outside}"
+        )
 
 
 def _writable(sandbox: Sandbox) -> str:
     scope = sandbox.scope
     whole = any(map(scope.workspace.is_relative_to, scope.writable))
     places = "the workspace" if whole else "the folders that the user named"
-    return f"{places} and {'/tmp' if sandbox.own_tmp or TMP in scope.writable else '$TMPDIR'}"
+    return f"{places} and {'/tmp' if sandbox.session_tmp or TMP in scope.writable else '$TMPDIR'}"
 
 
 def _refused_port(output: str) -> int | None:
@@ -260,19 +218,13 @@ def _refused_port(output: str) -> int | None:
     return None
 
 
-def _names_hidden(lines: Sequence[str], scope: AccessScope) -> bool:
-    """Return whether an error of permissions mentions a place that the scope closes."""
-    closed = [*scope.hidden, *scope.protected]
-    return any(str(path) in line for line in lines for path in closed)
-
-
 class WithheldEnvironment:
     """Parts of the user's environment, by variable, that commands outside the sandbox don't get,
     because commands inside can write to the places they name."""
 
     def __init__(self, parts: Mapping[str, Sequence[str]]) -> None:
         self._parts = parts
-        self._told = False
+        self._reported = False
 
     def notes(self, command: str) -> list[str]:
         """Return notes about this: once, and again if a command names a program found only
@@ -280,9 +232,9 @@ class WithheldEnvironment:
         words = set(_WORD.findall(command))
         folders = [Path(folder) for folder in self._parts.get("PATH", ()) if folder]
         missed = [f for f in folders if any(os.access(f / word, os.X_OK) for word in words)]
-        if self._told and not missed:
+        if self._reported and not missed:
             return []
-        self._told = True
+        self._reported = True
         parts = (f"{name} ({', '.join(values)})" for name, values in self._parts.items())
         return [
             "left out of the environment of commands outside the sandbox, as those inside can "

@@ -22,9 +22,10 @@ import socket
 import stat
 import struct
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
-from agentcli.sandbox.seccomp import (
+from agentcli.sandbox.system_calls import (
     c_library,
     seccomp_installer,
     seccomp_program,
@@ -221,19 +222,14 @@ def landlock_installer(
     filter_calls = seccomp_installer(program)
 
     def install() -> None:
-        own = [(path, _DEVICE_ACCESS & handled) for path in _own_terminal()]
+        own = []
+        with suppress(OSError):
+            own.append((Path(os.ttyname(_OUTPUT)), _DEVICE_ACCESS & handled))
         _restrict(libc, attributes, [*rules, *own])
         _drop_capabilities(libc)
         filter_calls()
 
     return install
-
-
-def _own_terminal() -> Iterator[Path]:
-    try:
-        yield Path(os.ttyname(_OUTPUT))
-    except OSError:
-        return
 
 
 def _drop_capabilities(libc: ctypes.CDLL) -> None:

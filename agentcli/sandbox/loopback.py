@@ -214,7 +214,10 @@ class OpenPort:
         Raises OSError."""
         self._namespace = NamespaceSockets(process)
         try:
-            listener = _listening_here(port)
+            try:
+                listener = socket.create_server(("127.0.0.1", port))
+            except OSError:
+                listener = socket.create_server(("127.0.0.1", 0))
         except OSError:
             self._namespace.close()
             raise
@@ -285,10 +288,3 @@ def _in_proc(address: tuple[str, int]) -> str:
     """Return an IPv4 address in the format of /proc/PID/net/tcp."""
     host, port = address
     return f"{int.from_bytes(socket.inet_aton(host), sys.byteorder):08X}:{port:04X}"
-
-
-def _listening_here(wanted: int) -> socket.socket:
-    try:
-        return socket.create_server(("127.0.0.1", wanted))
-    except OSError:
-        return socket.create_server(("127.0.0.1", 0))

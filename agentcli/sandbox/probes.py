@@ -123,7 +123,11 @@ def probe(sandbox: Sandbox, folder: Path, python: str = sys.executable) -> dict[
             "started": ours.started if ours else 0,
         }
         found = _tried(trial.spawn_options(str(base / "ws")), python, given)
-        found["udp"] = found["udp"] and _arrived(udp)
+        # A network namespace accepts datagrams and then drops them, so check that one arrived.
+        try:
+            found["udp"] &= bool(udp.recv(1))
+        except BlockingIOError:
+            found["udp"] = False
         # Where the sandbox empties a folder, such as /var/tmp, a write may succeed in its own copy.
         found["write the agent's state"] &= (base / "own/new").exists()
     return found
@@ -187,11 +191,3 @@ def _tried(options: SpawnOptions, python: str, given: Mapping[str, Any]) -> dict
         said = done.stderr.strip().splitlines()[-1:] or [f"exit {done.returncode}"]
         raise OSError(f"no program runs in the sandbox: {said[0]}") from error
     return found
-
-
-def _arrived(receiver: socket.socket) -> bool:
-    """A network namespace accepts datagrams and then drops them, so check that one arrived."""
-    try:
-        return bool(receiver.recv(1))
-    except BlockingIOError:
-        return False

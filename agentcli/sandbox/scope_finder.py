@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from agentcli.git.config import named_places
+from agentcli.git.config import referenced_paths
 from agentcli.git.repositories import (
     Repository,
     find_repository,
@@ -145,19 +145,15 @@ def _shown_places_places(
         yield from (place for place in values if place.startswith("/"))
     for folder in environ.get("PATH", "").split(os.pathsep):
         if folder.startswith("/"):
-            yield _root_of_programs(Path(folder), home)
+            # The root of the installation, or the folder itself if several installations share it.
+            above, name = Path(folder).parent, Path(folder).name
+            alone = above in (home, home / ".local") or name not in ("bin", "sbin", "shims")
+            yield Path(folder) if alone else above
     yield from (sys.prefix, sys.base_prefix)
     for folder in (f"{workspace}/.venv", f"{workspace}/venv", environ.get("VIRTUAL_ENV", "")):
         interpreter = os.path.realpath(f"{folder}/bin/python")
         if folder.startswith("/") and os.access(interpreter, os.X_OK):
             yield Path(interpreter).parents[1]
-
-
-def _root_of_programs(folder: Path, home: Path) -> Path:
-    """Return the root of the installation that a folder of programs belongs to, or the folder
-    itself if several installations share it."""
-    alone = folder.parent in (home, home / ".local") or folder.name not in ("bin", "sbin", "shims")
-    return folder if alone else folder.parent
 
 
 _SETTINGS = (".agent/config.toml", ".agent/hooks")
@@ -202,14 +198,14 @@ def find_access_scope(
     git_folders = tuple(dict.fromkeys(f for each in repositories for f in each.git_folders()))
     settings = [f / name for f in git_folders for name in ("config", "config.worktree")]
     top = repository.root if repository is not None else workspace
-    named = named_places(top, settings, environ, roots)
+    referenced, problems = referenced_paths(top, settings, environ, roots)
     ours = _resolved(agent_files)
     confined_to = shown_places(home, environ, workspace) if confined else ()
     return AccessScope(
         workspace=workspace,
         home=home,
         writable=_without_nested(roots),
-        protected=_protected(workspace, roots, repositories, named.protected),
+        protected=_protected(workspace, roots, repositories, referenced),
         git_folders=git_folders,
         hidden=(*ours, *_secrets(home, environ, workspace, roots)),
         readable=_resolved((*readable, *_programs_in_tmp(environ, TMP))),
@@ -218,7 +214,7 @@ def find_access_scope(
         agent_files=ours,
         # If /tmp itself is writable, the session's folder keeps its own path.
         mounts={tmp.resolve() if TMP in roots else TMP: tmp.resolve()},
-        problems=tuple(named.problems),
+        problems=tuple(problems),
     )
 
 
@@ -258,15 +254,11 @@ def _secrets(
     around = {str(folder) for root in roots for folder in (root, *root.parents)}
     places = sorted(_HOST_KEYS.glob("ssh_host_*_key"))
     places += [path for name in _SOCKET_VARIABLES for path in _socket_paths(environ.get(name, ""))]
-    for place in (*secret_places(str(home), environ, str(workspace)), *_real(places)):
-        if str(place) not in around:
-            yield place
-
-
-def _real(places: Iterable[Path]) -> Iterator[Path]:
+    found = list(secret_places(str(home), environ, str(workspace)))
     for place in places:
         with suppress(OSError, RuntimeError):
-            yield place.resolve()
+            found.append(place.resolve())
+    yield from (place for place in found if str(place) not in around)
 
 
 def _socket_paths(value: str) -> Iterator[Path]:
@@ -350,8 +342,10 @@ def why_not_shown(path: Path, scope: AccessScope) -> str:
     if any(place.is_relative_to(path) or path.is_relative_to(place) for place in scope.hidden):
         return "agent's own files or secrets lie there"
     private = scope.mounts.get(TMP)
-    if private is not None and _leads_through_link(private, path.relative_to(TMP)):
-        return "the session has put a link in its place"
+    if private is not None:
+        inner = path.relative_to(TMP)
+        if any((private / part).is_symlink() for part in (inner, *inner.parents)):
+            return "the session has put a link in its place"
     try:
         return _what_is_wrong(path)
     except OSError as error:
@@ -380,8 +374,3 @@ def _what_is_wrong(path: Path) -> str:
         return ""
     finally:
         os.close(folder)
-
-
-def _leads_through_link(root: Path, inner: Path) -> bool:
-    """Return whether something that commands put below `root` makes part of `inner` a symlink."""
-    return any((root / part).is_symlink() for part in (inner, *inner.parents))

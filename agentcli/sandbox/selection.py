@@ -23,7 +23,7 @@ from agentcli.workspace.private import dump_json
 from agentcli.workspace.scope import AccessScope
 
 if TYPE_CHECKING:
-    from agentcli.sandbox.renames import Renames
+    from agentcli.sandbox.system_calls import Renames
 
 
 _WITHOUT_NAMESPACES = (
@@ -163,7 +163,7 @@ class Sandbox:
         return self.layer == BUBBLEWRAP or self.namespaces
 
     @property
-    def own_tmp(self) -> bool:
+    def session_tmp(self) -> bool:
         """Whether commands see the session's folder at /tmp. A right once given by Landlock can't
         be taken back further below, so nothing else that can be written may lie there."""
         around = {parent for path in self.scope.writable for parent in path.parents}
@@ -193,7 +193,7 @@ class Sandbox:
         """Return how to start a command. `folders` are writable too, for its input and its reports.
         Raises OSError for what the layer can't prepare."""
         # Imported with the first command, which makes listing sessions start 13 ms sooner.
-        from agentcli.sandbox.seccomp import limits_installer
+        from agentcli.sandbox.system_calls import limits_installer
 
         limit = limits_installer(new_privileges=self.new_privileges)
         if not self.contains:
@@ -201,12 +201,14 @@ class Sandbox:
         from agentcli.sandbox.bubblewrap import bubblewrap_options
         from agentcli.sandbox.landlock import scope_installer
         from agentcli.sandbox.seatbelt import seatbelt_profile
-        from agentcli.sandbox.seccomp import AF_INET, AF_INET6, AF_UNIX
+        from agentcli.sandbox.system_calls import AF_INET, AF_INET6, AF_UNIX
 
         # In a network namespace of its own, internet sockets lead nowhere.
         internet = {AF_INET, AF_INET6} if self.network or self.own_network else set()
         families = internet if self.once else {AF_UNIX, *internet}
-        environment = session_caches(*self._tmp(), self.scope.home)
+        place, source = next(iter(self.scope.mounts.items()))
+        tmp = str(place if self.session_tmp else source)
+        environment = session_caches(tmp, source, self.scope.home)
         if self.layer == BUBBLEWRAP:
             prefix, descriptors = bubblewrap_options(
                 self.program,
@@ -240,7 +242,7 @@ class Sandbox:
         if self.namespaces:
             shown = (scope.workspace, *scope.readable, *scope.user_named)
             writable = writable_places(scope, folders)
-            mounts = scope.mounts if self.own_tmp else {}
+            mounts = scope.mounts if self.session_tmp else {}
             yield namespaces_installer(writable, shown, mounts, network=network, cwd=cwd)
         yield landlock_installer(
             scope,
@@ -258,7 +260,7 @@ class Sandbox:
     def view(self) -> AccessScope:
         """The scope for resolving paths that commands name; only with mounts of their own do they
         see folders in other places."""
-        if self.own_tmp:
+        if self.session_tmp:
             return self.scope
         if not self.contains:
             return replace(self.scope, mounts={})
@@ -270,12 +272,6 @@ class Sandbox:
             readable=(*self.scope.readable, *tmp),
         )
 
-    def _tmp(self) -> tuple[str, Path]:
-        """Return the session's folder for temporary files: its path for commands and its real
-        one."""
-        place, source = next(iter(self.scope.mounts.items()))
-        return str(place if self.own_tmp else source), source
-
 
 def choose_sandbox(layer: str, scope: AccessScope, *, network: bool, cache: Path) -> Sandbox:
     """Choose the sandbox. `auto` takes the strongest layer that works here, or in the end "none",
@@ -285,7 +281,8 @@ def choose_sandbox(layer: str, scope: AccessScope, *, network: bool, cache: Path
         return _none(scope)
     reasons: list[str] = []
     for name in _LAYERS if layer == "auto" else (layer,):
-        sandbox = Sandbox(name, scope, network, program=_program(name))
+        program = (find_program(_PROGRAMS[name]) or "") if name in _PROGRAMS else ""
+        sandbox = Sandbox(name, scope, network, program=program)
         reason = unavailable_reason(sandbox, cache)
         if not reason:
             if name == "landlock":
@@ -294,7 +291,9 @@ def choose_sandbox(layer: str, scope: AccessScope, *, network: bool, cache: Path
             return replace(sandbox, notes=(*notes, *reasons))
         reasons.append(f"{name} is stronger but does not work here: {reason}")
         if layer != "auto":
-            raise ConfigError(f"the sandbox {name} does not work here: {reason}", hint=_hint(name))
+            hint = f"{_REMEDIES[name]}; agent doctor tells more; "
+            hint += "--no-sandbox runs commands with your rights"
+            raise ConfigError(f"the sandbox {name} does not work here: {reason}", hint=hint)
     notes = tuple(reason.replace(" is stronger but", "") for reason in reasons)
     return replace(_none(scope), notes=(*notes_on(NO_LAYER), *notes))
 
@@ -302,7 +301,7 @@ def choose_sandbox(layer: str, scope: AccessScope, *, network: bool, cache: Path
 def unavailable_reason(sandbox: Sandbox, cache: Path) -> str:
     """Return in one line why the layer does not work here; "" if it does."""
     from agentcli.sandbox.landlock import landlock_version
-    from agentcli.sandbox.seccomp import seccomp_known
+    from agentcli.sandbox.system_calls import seccomp_known
 
     is_mac = sys.platform == "darwin"
     if (sandbox.layer == "seatbelt") is not is_mac:
@@ -344,11 +343,6 @@ def _open_to_root(path: Path) -> bool:
     return bool(info.st_uid == 0 or by_group or info.st_mode & stat.S_IWOTH)
 
 
-def _program(layer: str) -> str:
-    """Return the path of the layer's own program; "" if it has none or that is not installed."""
-    return find_program(_PROGRAMS[layer]) or "" if layer in _PROGRAMS else ""
-
-
 def _none(scope: AccessScope) -> Sandbox:
     return Sandbox(NO_LAYER, scope, network=True, notes=notes_on(NO_LAYER))
 
@@ -377,29 +371,21 @@ def _try(sandbox: Sandbox) -> str:
     return "" if done.returncode == 0 else said[-1]
 
 
-def _hint(layer: str) -> str:
-    others = "--no-sandbox runs commands with your rights"
-    return f"{_REMEDIES[layer]}; agent doctor tells more; {others}"
-
-
 def _fingerprint(sandbox: Sandbox) -> str:
     """Return a text that changes with the boot, kernel, user, program, and container."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         program = Path(sandbox.program).stat() if sandbox.program else None
-        allowed = _allowed_here()
+        # Several containers may share the home as a volume. They differ in the places covered in
+        # /proc, and in the filters of system calls.
+        mounts, status = (Path("/proc/self", name).read_text() for name in ("mountinfo", "status"))
     except OSError:
         return ""
     version = (program.st_mtime_ns, program.st_size) if program else ()
+    covered = re.findall(r"^(?:\S+ ){4}(/proc/\S+)", mounts, re.M)
+    filters = re.findall(r"^Seccomp\w*:\s*\d+", status, re.M)
+    allowed = (*covered, *filters)
     return repr((boot, os.uname().release, os.getuid(), sandbox.program, version, allowed))
-
-
-def _allowed_here() -> tuple[str, ...]:
-    """Return what tells one container on this machine from another, as seen by a process: places
-    covered in /proc, and filters of system calls. Several may share the home as a volume."""
-    covered = re.findall(r"^(?:\S+ ){4}(/proc/\S+)", Path("/proc/self/mountinfo").read_text(), re.M)
-    filters = re.findall(r"^Seccomp\w*:\s*\d+", Path("/proc/self/status").read_text(), re.M)
-    return (*covered, *filters)
 
 
 def _remembered(cache: Path) -> dict[str, str]:

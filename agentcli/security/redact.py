@@ -23,7 +23,7 @@ _SHORTEST = 8
 _SHORTEST_ENCODED = 10
 _BLOCK = 8
 _SHORTEST_SPREAD = 2 * _BLOCK - 1
-_TOLD = 3
+_PASSED_ON = 3
 """How many characters of a secret a stream may have passed on before the secret is recognized."""
 _LINE = 76
 """Length of a line of base64."""
@@ -54,7 +54,10 @@ class SecretMatcher:
             data = value.encode(errors="surrogatepass")
             near = {form for form in _near_forms(value, data) if len(form) >= _SHORTEST_ENCODED}
             exact.add(value)
-            if not _is_random(value):
+            squeezed = _squeezed(value)
+            is_word = squeezed.isalpha() or squeezed.isdigit()
+            if len(squeezed) < _SHORTEST_SPREAD or is_word:
+                # It may occur by chance when separators are ignored.
                 exact |= near
                 continue
             letters = {form: _squeezed(form) for form in {value, *near, *_far_forms(value, data)}}
@@ -63,8 +66,10 @@ class SecretMatcher:
             for form in spread:
                 self._add(letters[form])
         self._exact = tuple(sorted(exact, key=len, reverse=True))
-        self._sorted = sorted(form[told:] for form in self._spread for told in range(_TOLD + 1))
-        self._starts = frozenset(form[: _TOLD + 1] for form in self._sorted)
+        self._sorted = sorted(
+            form[passed:] for form in self._spread for passed in range(_PASSED_ON + 1)
+        )
+        self._starts = frozenset(form[: _PASSED_ON + 1] for form in self._sorted)
         self._longest = max(map(len, self._spread), default=0)
 
     def spans(self, text: str) -> list[Span]:
@@ -81,8 +86,8 @@ class SecretMatcher:
         start = min((len(text) - overlap(text, form) for form in self._exact), default=len(text))
         places = [at for at in range(word, len(text)) if text[at] in _ALPHANUMERIC]
         letters = _squeezed(text[word:])
-        for at in range(max(len(letters) - self._longest, 0), len(letters) - _TOLD):
-            if letters[at : at + _TOLD + 1] in self._starts and self._begins(letters[at:]):
+        for at in range(max(len(letters) - self._longest, 0), len(letters) - _PASSED_ON):
+            if letters[at : at + _PASSED_ON + 1] in self._starts and self._begins(letters[at:]):
                 return min(start, places[at])
         return start
 
@@ -94,8 +99,8 @@ class SecretMatcher:
         if letters in self._spread:
             return
         self._spread.add(letters)
-        for told in {0, min(_TOLD, len(letters) - _SHORTEST_SPREAD)}:
-            rest = letters[told:]
+        for passed in {0, min(_PASSED_ON, len(letters) - _SHORTEST_SPREAD)}:
+            rest = letters[passed:]
             for at in range(_BLOCK):
                 [block] = _numbers(rest[at : at + _BLOCK])
                 self._blocks.setdefault(block, []).append((rest, at))
@@ -122,12 +127,6 @@ def _numbers(data: bytes) -> Iterable[int]:
     """Return the whole blocks of `data`, one after the other, as numbers."""
     whole = len(data) - len(data) % _BLOCK
     return memoryview(data)[:whole].cast("Q")
-
-
-def _is_random(value: str) -> bool:
-    """Return whether the value can't occur by chance when separators are ignored."""
-    letters = _squeezed(value)
-    return len(letters) >= _SHORTEST_SPREAD and not letters.isalpha() and not letters.isdigit()
 
 
 def _near_forms(value: str, data: bytes) -> Iterator[str]:
@@ -279,7 +278,8 @@ class Redactor:
             return text
         for anchors, pattern in _PATTERNS:
             if any(anchor in text for anchor in anchors):
-                text = pattern.sub(_masked, text)
+                # Some forms first capture words that are no secret.
+                text = pattern.sub(rf"\1{MASK}" if pattern.groups else MASK, text)
         return text
 
     def note(self, before: str, after: str) -> str:
@@ -340,11 +340,6 @@ class Redactor:
         return data
 
 
-def _masked(match: re.Match[str]) -> str:
-    """Mask a match, except for the words that some forms capture first, which are no secret."""
-    return (match[1] if match.re.groups else "") + MASK
-
-
 _NAME = re.compile(
     r"SECRET|TOKEN(?!IZ)|PASSW(?:OR)?D|PASSPHRASE|PASSCODE|CREDENTIAL|COOKIE|MNEMONIC|WEBHOOK"
     r"|LICEN[CS]E|SESSION_?ID|(?:API|ACCESS|PRIVATE)_?KEY|CONN(?:ECTION)?_?STR"
@@ -402,7 +397,10 @@ def _is_unmistakable(value: str) -> bool:
         return not value.isdecimal()
     has_digit = any(character.isdigit() for character in value)
     has_letter = any(character.isalpha() for character in value)
-    return has_letter and has_digit and not _is_version(value)
+    # `python-3.11` or `v1.2.3-rc1`: words and numbers between separators.
+    parts = re.split(r"[-_./: ]", value)
+    is_version = all(part.isdecimal() or part.isalpha() or len(part) <= 3 for part in parts)
+    return has_letter and has_digit and not is_version
 
 
 def _is_place(value: str) -> bool:
@@ -410,9 +408,3 @@ def _is_place(value: str) -> bool:
         return True
     first = "/".join(value.split("/")[:2])
     return value.startswith("/") and (os.path.lexists(first) or "." in value)
-
-
-def _is_version(value: str) -> bool:
-    """Match values like `python-3.11` or `v1.2.3-rc1`: words and numbers between separators."""
-    parts = re.split(r"[-_./: ]", value)
-    return all(part.isdecimal() or part.isalpha() or len(part) <= 3 for part in parts)

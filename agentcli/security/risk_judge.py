@@ -30,7 +30,16 @@ class Analyzer:
         raises."""
         highest, why = Risk.UNKNOWN, ""
         for analyzer in self.analyzers:
-            risk, reason = _rated(analyzer, action)
+            try:
+                risk, reason = analyzer(action)
+            except Exception:
+                # Whatever went wrong, the action must not pass as harmless.
+                _LOG.exception("an analyzer of risk failed")
+                inner = getattr(analyzer, "func", analyzer)
+                name = str(getattr(inner, "__name__", type(inner).__name__))
+                name = name.removeprefix("rate_by_").replace("_", " ").lower()
+                reason = f"the {name} analyzer failed, so the risk isn't known"
+                risk = Risk.HIGH
             if risk > highest:
                 highest, why = risk, reason
         return highest, why
@@ -40,21 +49,6 @@ def model_rating(action: Action) -> tuple[Risk, str]:
     """Return the model's own rating of its action; UNKNOWN if it gave none."""
     risk = getattr(action, "security_risk", Risk.UNKNOWN)
     return risk, "" if risk is Risk.UNKNOWN else f"the model itself rates it {risk.name.lower()}"
-
-
-def _rated(analyzer: Rate, action: Action) -> tuple[Risk, str]:
-    try:
-        return analyzer(action)
-    except Exception:
-        # Whatever went wrong, the action must not pass as harmless, and the turn must go on.
-        _LOG.exception("an analyzer of risk failed")
-        return Risk.HIGH, f"the {_name(analyzer)} analyzer failed, so the risk isn't known"
-
-
-def _name(analyzer: Rate) -> str:
-    inner = getattr(analyzer, "func", analyzer)
-    name = getattr(inner, "__name__", type(inner).__name__)
-    return str(name).removeprefix("rate_by_").replace("_", " ").lower()
 
 
 _RISKS = {"low": Risk.LOW, "medium": Risk.MEDIUM, "high": Risk.HIGH}

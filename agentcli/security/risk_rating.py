@@ -9,7 +9,6 @@ import functools
 import re
 import tomllib
 import unicodedata
-from collections.abc import Iterator
 from functools import lru_cache
 from itertools import pairwise, product
 from pathlib import Path
@@ -151,9 +150,10 @@ def _script_risk(text: str, script: Script, expander: Expander, scope: AccessSco
     for command in script.commands:
         if time_limit.is_over():
             return "it would take too long to judge"
+        as_root = "it runs with the rights of another user"
         reason = (
             _categorised(_line(command.words))
-            or _as_root(command)
+            or ("" if _ROOT.isdisjoint((*command.wrappers, command.name)) else as_root)
             or next((_categorised(_line(level)) for level in command.levels[:-1]), "")
             or _foreign(command)
             or _queried(command)
@@ -180,11 +180,6 @@ def _categorised(line: str) -> str:
     return ""
 
 
-def _as_root(command: SimpleCommand) -> str:
-    names = {*command.wrappers, command.name}
-    return "it runs with the rights of another user" if names & _ROOT else ""
-
-
 def _foreign(command: SimpleCommand) -> str:
     """Return the risk of code in another language, given as an argument or as input."""
     name = command.name or ""
@@ -195,8 +190,8 @@ def _foreign(command: SimpleCommand) -> str:
     if name.startswith("python"):
         inline = [word for before, word in pairwise(words) if before == "-c"]
         code = [*inline, *code[1:]]
-    judge = _in_python_text if name.startswith("python") else _in_code
-    return next(filter(None, map(judge, code)), "")
+    is_python = name.startswith("python")
+    return next(filter(None, map(_in_python if is_python else _in_code, code)), "")
 
 
 def _queried(command: SimpleCommand) -> str:
@@ -217,14 +212,12 @@ def _in_code(code: str) -> str:
     return ""
 
 
-def _in_python_text(code: str) -> str:
-    found = read_python(code, "", "")
-    return _in_python(code, found) if found.parsed else _in_code(code)
-
-
-def _in_python(code: str, found: PythonCode) -> str:
+def _in_python(code: str, found: PythonCode | None = None) -> str:
     """Return the risk of Python code. SQL counts only where it is passed to a database driver, not
     in other texts."""
+    found = found or read_python(code, "", "")
+    if not found.parsed:
+        return _in_code(code)
     queries = "\n".join(found.queries)
     loses = risk_pattern("sql-loss").search(queries) and not risk_pattern("in-memory").search(code)
     if loses or (risk_pattern("mongo").search(code) and _MONGO_LOSS.search(code)):
@@ -348,7 +341,10 @@ def _runs_foreign_text(script: Script) -> str:
     fetched: set[str] = set()
     for command in script.commands:
         name = command.name
-        sources = list(_sources(command))
+        sources, source = [], command.piped_from
+        while source is not None:
+            sources.append(source)
+            source = source.piped_from
         runs = name in _RUNS_TEXT or bool(name and INTERPRETERS.fullmatch(name))
         runs = runs or bool({"eval", "source"} & set(command.wrappers)) or name is None
         if runs and (reason := _origin(sources)):
@@ -360,12 +356,6 @@ def _runs_foreign_text(script: Script) -> str:
         if name in risk_names("fetchers") or any(_is_fetcher(source) for source in sources):
             fetched |= _written_by(command)
     return ""
-
-
-def _sources(command: SimpleCommand) -> Iterator[SimpleCommand]:
-    while command.piped_from is not None:
-        command = command.piped_from
-        yield command
 
 
 def _is_fetcher(command: SimpleCommand) -> bool:
@@ -435,4 +425,4 @@ def _code(code: str, scope: AccessScope, cwd: str) -> str:
         is_path = text.startswith(("/", "~")) and "\n" not in text
         if is_path and (reason := _secret(expander.literal(text), scope)):
             return reason
-    return _in_python(code, found) if found.parsed else _in_code(code)
+    return _in_python(code, found)

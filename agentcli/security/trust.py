@@ -37,6 +37,7 @@ _MAX_DEPTH = 32
 _SHOWN = frozenset({PROJECT_CONFIG, TOOL_SERVERS})
 _KEPT_FOLDERS = (f"{HOOK_FOLDER}/", f"{COMMAND_FOLDER}/", f"{AGENT_FOLDER}/")
 _TEXT_SUFFIXES = (".md", ".txt")
+_NOT_OWN = "belongs to or can be written by another user, so it can't be trusted"
 _VERSION = 1
 _MAX_BYTES = 50_000_000
 """Largest store that is read: 500 folders with as many files as allowed."""
@@ -144,33 +145,26 @@ class TrustStore:
             with open_regular(self._path) as file:
                 status = os.fstat(file.fileno())
                 if status.st_uid != os.geteuid() or status.st_mode & WRITABLE_BY_OTHERS:
-                    raise self._not_own()
+                    raise self._unusable(_NOT_OWN)
                 text = file.read(_MAX_BYTES + 1)
             if len(text) > _MAX_BYTES:
-                raise self._damaged()
+                raise self._unusable("is damaged")
             data = json.loads(text)
         except FileNotFoundError:
             return {}
         except (NotRegular, IsADirectoryError) as error:
-            raise self._not_own() from error
+            raise self._unusable(_NOT_OWN) from error
         except OSError as error:
             raise ConfigError(f"{self._path} can't be read: {error.strerror}") from error
         except (ValueError, RecursionError) as error:
-            raise self._damaged() from error
+            raise self._unusable("is damaged") from error
         folders = data.get("folders") if isinstance(data, dict) else None
         if not isinstance(folders, dict) or data.get("version") != _VERSION:
-            raise self._damaged()
-        if not all(_is_record(record) for record in folders.values()):
-            raise self._damaged()
+            raise self._unusable("is damaged")
+        records = list(folders.values())
+        if not all(isinstance(r, dict) and isinstance(r.get("files", {}), dict) for r in records):
+            raise self._unusable("is damaged")
         return folders
-
-    def _damaged(self) -> ConfigError:
-        return self._unusable("is damaged")
-
-    def _not_own(self) -> ConfigError:
-        return self._unusable(
-            "belongs to or can be written by another user, so it can't be trusted"
-        )
 
     def _unusable(self, why: str) -> ConfigError:
         hint = "delete it; agent then asks about each folder again"
@@ -187,10 +181,6 @@ class TrustStore:
                 replace_durably(self._path, body)
         except OSError as error:
             raise ConfigError(f"{self._path} can't be written: {error.strerror}") from error
-
-
-def _is_record(record: object) -> bool:
-    return isinstance(record, dict) and isinstance(record.get("files", {}), dict)
 
 
 class _Reader:
@@ -252,16 +242,13 @@ class _Reader:
         runs = status.st_mode & 0o111
         self.files[name] = hashlib.sha256((b"x" if runs else b"-") + data).hexdigest()
         if name in _SHOWN or name.startswith(_KEPT_FOLDERS):
-            self._keep(name, data, runs=bool(runs))
-
-    def _keep(self, name: str, data: bytes, *, runs: bool) -> None:
-        self._kept_bytes += len(data)
-        if self._kept_bytes > MAX_HOOK_BYTES:
-            folders = f"{HOOK_FOLDER}, {COMMAND_FOLDER} and {AGENT_FOLDER}"
-            raise _CannotVouch(f"{folders} hold more than {MAX_HOOK_BYTES:,} bytes")
-        self.contents[name] = data
-        if runs:
-            self.runnable.add(name)
+            self._kept_bytes += len(data)
+            if self._kept_bytes > MAX_HOOK_BYTES:
+                folders = f"{HOOK_FOLDER}, {COMMAND_FOLDER} and {AGENT_FOLDER}"
+                raise _CannotVouch(f"{folders} hold more than {MAX_HOOK_BYTES:,} bytes")
+            self.contents[name] = data
+            if runs:
+                self.runnable.add(name)
 
     @contextmanager
     def _opened(self, name: str) -> Iterator[int | None]:

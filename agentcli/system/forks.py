@@ -77,7 +77,7 @@ def _reap(libc: ctypes.CDLL, program: int, above: int) -> None:
 
 def _code_at_end(program: int, above: int) -> int:
     """Wait until the program has ended or the reaper is asked to end it; return the exit code."""
-    told = False
+    asked = False
     while True:
         with contextlib.suppress(ChildProcessError):
             while (ended := os.waitpid(-1, os.WNOHANG))[0]:
@@ -85,28 +85,27 @@ def _code_at_end(program: int, above: int) -> int:
                     code = os.waitstatus_to_exitcode(ended[1])
                     return code if code >= 0 else 128 - code
         # If our parent was gone before we asked for a signal at its end, none comes.
-        if told or os.getppid() != above:
+        if asked or os.getppid() != above:
             return 128 + signal.SIGKILL
-        told = signal.sigwait(_WOKEN_BY) != signal.SIGCHLD
+        asked = signal.sigwait(_WOKEN_BY) != signal.SIGCHLD
 
 
 def _end_family() -> None:
     """Kill our children until none are left; the children they orphan become ours next."""
     deadline = time.monotonic() + PATIENCE_S
-    while any([_killed(pid) for pid in _children()]) and time.monotonic() < deadline:
+    while True:
+        left = False
+        for pid in _children():
+            # What runs as another user (sudo) may not be killed.
+            with contextlib.suppress(PermissionError):
+                os.kill(pid, signal.SIGKILL)
+                left = True
+        if not left or time.monotonic() >= deadline:
+            return
         signal.sigtimedwait({signal.SIGCHLD}, _ROUND_S)
         with contextlib.suppress(ChildProcessError):
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
-
-
-def _killed(pid: int) -> bool:
-    """Kill `pid`; return False if it runs as another user (sudo) and we may not."""
-    try:
-        os.kill(pid, signal.SIGKILL)
-    except PermissionError:
-        return False
-    return True
 
 
 def _children() -> list[int]:
@@ -114,10 +113,6 @@ def _children() -> list[int]:
     with contextlib.suppress(OSError), open(f"/proc/{own}/task/{own}/children") as file:
         return [int(pid) for pid in file.read().split()]
     return [process.pid for process in children(own, since=0)]
-
-
-_FORKED_PR_SET_PDEATHSIG = 1
-_FORKED_FAILED = 70
 
 
 @dataclass(eq=False)
@@ -169,7 +164,7 @@ def fork(body: Callable[[], int]) -> Forked:
         os.close(writer)
         os.set_blocking(reader, False)
         return Forked(pid, reader)
-    code = _FORKED_FAILED
+    code = _FAILED
     try:
         _part(above, writer)
         code = body()
@@ -181,7 +176,7 @@ def fork(body: Callable[[], int]) -> Forked:
 def _part(above: int, writer: int) -> None:
     os.setsid()
     if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_FORKED_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
     if os.getppid() != above:
         os._exit(128 + signal.SIGTERM)
     nothing = os.open(os.devnull, os.O_RDWR)

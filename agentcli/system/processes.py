@@ -73,8 +73,14 @@ class ProcessHandle:
     @property
     def alive(self) -> bool:
         """False for zombies too, if the system can tell."""
-        if not self._gone:
-            self._gone = self._has_ended()
+        if self._gone:
+            return False
+        if self._descriptor is None:
+            self._gone = not is_running(self._process)
+        else:
+            waiting = select.poll()
+            waiting.register(self._descriptor, select.POLLIN)
+            self._gone = bool(waiting.poll(0))
         return not self._gone
 
     def send(self, signum: signal.Signals) -> None:
@@ -92,13 +98,6 @@ class ProcessHandle:
         self._gone = True
         if descriptor is not None:
             os.close(descriptor)
-
-    def _has_ended(self) -> bool:
-        if self._descriptor is None:
-            return not is_running(self._process)
-        waiting = select.poll()
-        waiting.register(self._descriptor, select.POLLIN)
-        return bool(waiting.poll(0))
 
 
 def open_pidfd(pid: int) -> int | None:
@@ -137,8 +136,14 @@ def _numbers(folder: str) -> list[int]:
 def process_stat(pid: int) -> ProcessStat | None:
     """Return None if the process has ended."""
     data = _read(f"/proc/{pid}/stat")
+    if data is None and _has_proc():
+        return None
     if data is None:
-        return None if _has_proc() else _stat_without_proc(pid)
+        try:
+            group, session = os.getpgid(pid), os.getsid(pid)
+        except OSError:
+            return None
+        return ProcessStat(pid, started=0, state="", parent=0, group=group, session=session)
     # The command name in parentheses may itself hold spaces and parentheses.
     fields = data[data.rindex(b")") + 2 :].split()
     return ProcessStat(
@@ -153,14 +158,6 @@ def process_stat(pid: int) -> ProcessStat | None:
 
 def _has_proc() -> bool:
     return os.path.exists("/proc/self/stat")  # noqa: PTH110
-
-
-def _stat_without_proc(pid: int) -> ProcessStat | None:
-    try:
-        group, session = os.getpgid(pid), os.getsid(pid)
-    except OSError:
-        return None
-    return ProcessStat(pid, started=0, state="", parent=0, group=group, session=session)
 
 
 def all_processes() -> Iterator[ProcessStat]:
@@ -191,18 +188,17 @@ def command_line(pid: int) -> str:
 
 def pipe_readers(found: Collection[ProcessStat]) -> set[ProcessStat]:
     """Return those in `found` whose stdin is a pipe from another's stdout or stderr."""
-    pipes = {each: [_pipe(each.pid, descriptor) for descriptor in range(3)] for each in found}
+    pipes: dict[ProcessStat, list[int]] = {}
+    for each in found:
+        streams = [_descriptor_stat(each.pid, descriptor) for descriptor in range(3)]
+        pipes[each] = [
+            s.st_ino if s is not None and stat.S_ISFIFO(s.st_mode) else 0 for s in streams
+        ]
     return {
         each
         for each, (source, _, _) in pipes.items()
         if source and any(source in rest for other, (_, *rest) in pipes.items() if other != each)
     }
-
-
-def _pipe(pid: int, descriptor: int) -> int:
-    """Return the number of the pipe, 0 if it is anything else."""
-    found = _descriptor_stat(pid, descriptor)
-    return found.st_ino if found is not None and stat.S_ISFIFO(found.st_mode) else 0
 
 
 def _descriptor_stat(pid: int, descriptor: int) -> os.stat_result | None:
@@ -249,13 +245,11 @@ def find_descendant(claimed_pid: bytes, root: int) -> ProcessStat | None:
     if not _has_proc():
         found = process_stat(number) if number > 1 else None
         return found if found and found.session == root != os.getsid(0) else None
-    return next((p for p in descendants(root) if _inner_number(p.pid) == number), None)
-
-
-def _inner_number(pid: int) -> int:
-    """Return the number of `pid` in its own PID namespace."""
-    numbers = _status(pid, b"NSpid")
-    return int(numbers[-1]) if numbers else pid
+    for process in descendants(root):
+        inner = _status(process.pid, b"NSpid")
+        if (int(inner[-1]) if inner else process.pid) == number:
+            return process
+    return None
 
 
 def _status(pid: int, name: bytes) -> list[bytes]:
@@ -306,14 +300,17 @@ def end_tree(root: ProcessStat, ladder: Sequence[tuple[signal.Signals, float]]) 
     sent = ladder[-1][0]
     family = {root}
     for signum, patience in ladder:
-        told: set[ProcessStat] = set()
+        signalled: set[ProcessStat] = set()
         deadline = time.monotonic() + patience
         while left := _left_of(family):
             family |= left
-            if new := left - told:
+            if new := left - signalled:
                 sent = signum
-                _signal(new, root, signum)
-                told |= new
+                if _has_proc():
+                    send(new, signum)
+                else:
+                    send_group(root.group, root.session, signum)
+                signalled |= new
             if time.monotonic() >= deadline:
                 break
             time.sleep(_POLL_S)
@@ -332,13 +329,6 @@ def _left_of(family: set[ProcessStat]) -> set[ProcessStat]:
     left = {process for process in family if is_running(process)}
     below = descendants(*(process.pid for process in left)) if left else []
     return left | {process for process in below if not process.over}
-
-
-def _signal(processes: set[ProcessStat], root: ProcessStat, signum: signal.Signals) -> None:
-    if _has_proc():
-        send(processes, signum)
-    else:
-        send_group(root.group, root.session, signum)
 
 
 def kill_marked(entry: str) -> None:

@@ -31,6 +31,14 @@ from tests.sandbox.sandboxes import LAYERS, git, make_repository, without_call
 from tests.server import Call, ModelServer, Recorded, Reply
 
 NOBODY = 65534
+AS_NOBODY: dict[str, Any] = {"user": NOBODY, "group": NOBODY, "extra_groups": []}
+"""Options of `subprocess` that start a program without rights."""
+IDENTITY = {
+    f"GIT_{role}_{what}": value
+    for role in ("AUTHOR", "COMMITTER")
+    for what, value in (("NAME", "t"), ("EMAIL", "t@localhost"))
+}
+ALL_RIGHTS = {"unsandboxed": True, "reason": "to see"}
 KEY = "sk-test-0123456789abcdef"
 """As `Agent.use` sets it."""
 _ROOT = Path(__file__).parents[2]
@@ -57,6 +65,9 @@ LANDLOCK_ALONE = "landlock alone"
 ALONE = [(LANDLOCK_ALONE, "self")] if "landlock" in LAYERS else []
 """Landlock where no namespaces can be had."""
 LAYERS_ALONE = [(layer,) for layer in LAYERS]
+BEST = LAYERS[0] if LAYERS else "none"
+every_layer = pytest.mark.parametrize("layer", LAYERS)
+needs_bubblewrap = pytest.mark.skipif("bubblewrap" not in LAYERS, reason="needs bubblewrap")
 
 
 def sides_for(name: str) -> list[tuple[str, str]]:
@@ -119,7 +130,7 @@ class Attacked(Agent):
     def start(self, *arguments: str, **options: object) -> subprocess.Popen[bytes]:
         rights: dict[str, object] = {}
         if self.user == "nobody":
-            rights = {"user": NOBODY, "group": NOBODY, "extra_groups": []}
+            rights = dict(AS_NOBODY)
             rights |= {"executable": OTHER_PYTHON} if self.preloaded else {}
         return super().start(*arguments, **{**rights, **options})
 
@@ -170,6 +181,25 @@ class Arena:
         """`agent run` with a model that gives these replies; `meanwhile` before the first one."""
         return self.run_as(["run", "x"], replies, *flags, meanwhile=meanwhile)
 
+    def does(self, calls: Sequence[Call], *flags: str, **options: Any) -> Run:
+        """`agent run` with a model that makes these calls in one reply."""
+        return self.run([Reply("", list(calls)), Reply("Done.")], *flags, **options)
+
+    def tries(self, calls: Sequence[Call], *flags: str, **options: Any) -> Run:
+        """The same with a reply for each call."""
+        return self.run([*one_by_one(calls), Reply("Done.")], *flags, **options)
+
+    def killed_after(self, *calls: Call) -> Run:
+        """The same, but after these calls the agent is killed."""
+        started: list[subprocess.Popen[bytes]] = []
+
+        def kill(request: Recorded) -> Reply:
+            started[0].kill()
+            started[0].wait()
+            return Reply("never read")
+
+        return self.run([Reply("", list(calls)), kill], meanwhile=started.append)
+
     def run_as(
         self,
         command: Sequence[str],
@@ -197,6 +227,10 @@ class Arena:
             out, err = process.communicate(timeout=LIMIT_S)
         assert "Traceback" not in err.decode(), err.decode()
         return Run(process.returncode, out.decode(), err.decode(), server.requests)
+
+
+def bash(command: str, **more: Any) -> Call:
+    return Call("bash", {"command": command, **more})
 
 
 def one_by_one(calls: Sequence[Call]) -> list[Reply]:

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from agentcli.sandbox.seccomp import FILE_BYTES, PROCESSES
-from tests.attacks.raids import Arena, Run, one_by_one
+from agentcli.sandbox.system_calls import FILE_BYTES, PROCESSES
+from tests.attacks.raids import BEST, Arena, Run, bash
 from tests.sandbox.sandboxes import LAYERS
-from tests.server import Call, Reply
+from tests.server import Call
 
 # What is loaded beforehand, the parts of no use here too, would count as the agent's memory.
 pytestmark = pytest.mark.own_start
@@ -48,14 +48,14 @@ class Watched:
 
 
 def run(place: Arena, *commands: str, **options: object) -> tuple[Run, Watched]:
-    calls = [Call("bash", {"command": command, **options}) for command in commands]
+    calls = [bash(command, **options) for command in commands]
     watched = Watched()
-    found = place.run([*one_by_one(calls), Reply("Done.")], *flags(place.layer), meanwhile=watched)
+    found = place.tries(calls, *flags(place.layer), meanwhile=watched)
     return found, watched
 
 
 def test_a_gigabyte_of_output_takes_no_memory(arena):
-    place = arena(LAYERS[0] if LAYERS else "none")
+    place = arena(BEST)
     done, watched = run(place, "head -c 1000000000 /dev/zero | tr '\\0' x")
     assert done.exit_code == 0
     assert 0 < watched.most < MOST_MEMORY
@@ -68,12 +68,10 @@ def test_a_gigabyte_of_output_takes_no_memory(arena):
 def test_all_outputs_together_have_a_limit_and_none_vanishes(arena, layer):
     place = arena(layer)
     command = "head -c 900000 /dev/zero | tr '\\0' x"
-    calls = [Call("bash", {"command": command}) for _ in range(4)]
+    calls = [bash(command) for _ in range(4)]
     calls += [Call("python", {"code": "print('y' * 900000)"})]
-    calls += [Call("bash", {"command": command, "background": True})]
-    done = place.run(
-        [Reply("", calls), Reply("Done.")], *flags(layer), "--set", "tools.max_outputs_mb=2"
-    )
+    calls += [bash(command, background=True)]
+    done = place.does(calls, *flags(layer), "--set", "tools.max_outputs_mb=2")
     assert done.exit_code == 0
     kept = sorted(path.stat().st_size for path in place.home.glob("state/sessions/*/outputs/*"))
     assert kept == [0, 200_000, 900_000, 900_000], done.told
@@ -85,7 +83,7 @@ def test_all_outputs_together_have_a_limit_and_none_vanishes(arena, layer):
 
 def test_one_endless_line_and_binary_noise_do_no_harm(arena):
     noise = "head -c 9000000 /dev/urandom; printf '\\033]52;c;x\\007'; head -c 9999999 /dev/zero"
-    done, watched = run(arena(LAYERS[0] if LAYERS else "none"), noise)
+    done, watched = run(arena(BEST), noise)
     assert done.exit_code == 0
     assert watched.most < MOST_MEMORY
     assert "\\u001b" not in done.requests[-1].raw.decode()
@@ -117,7 +115,7 @@ def test_limits_hold_and_can_not_be_raised(arena, layer):
 
 
 def test_a_fork_bomb_is_refused_when_it_shows(arena):
-    place = arena(LAYERS[0] if LAYERS else "none")
+    place = arena(BEST)
     bombs = [":(){ :|:& };:", "perl -e 'fork while 1'", "b() { b | b & }; b"]
     done, _ = run(place, *bombs)
     assert [told for told in done.told if "Not allowed" not in told] == []
@@ -158,13 +156,13 @@ def test_a_memory_hog_is_on_its_own(arena, layer):
 
 
 def test_many_files_and_deep_folders_do_not_stop_the_agent(arena):
-    place = arena(LAYERS[0] if LAYERS else "none")
+    place = arena(BEST)
     make = (
         "python3 -c \"import os\nfor n in range(300): os.mkdir('d'); os.chdir('d')\"; "
         "mkdir many; cd many; seq 3000 | xargs touch; cd ..; mkfifo pipe; ln -s loop loop"
     )
     calls = [
-        Call("bash", {"command": make}),
+        bash(make),
         Call("glob", {"pattern": "**/*"}),
         Call("grep", {"pattern": "x"}),
         Call("read", {"path": "pipe"}),
@@ -172,7 +170,7 @@ def test_many_files_and_deep_folders_do_not_stop_the_agent(arena):
         Call("write", {"path": "after", "content": "x"}),
     ]
     watched = Watched()
-    done = place.run([*one_by_one(calls), Reply("Done.")], *flags(place.layer), meanwhile=watched)
+    done = place.tries(calls, *flags(place.layer), meanwhile=watched)
     assert done.exit_code == 0
     assert (place.workspace / "after").exists()
     assert watched.most < MOST_MEMORY

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.attacks.raids import Arena, one_by_one
+from tests.attacks.raids import BEST, Arena, bash, one_by_one
 from tests.sandbox.sandboxes import LAYERS
 from tests.server import Call, Reply
 
@@ -155,7 +155,7 @@ def prepared(place: Arena) -> list[Call]:
     for number, spelling in enumerate(SPELLINGS):
         target = place.outside / f"ran-{number}"
         asks = {"unsandboxed": True, "reason": "to check", "risk": "low"}
-        calls.append(Call("bash", {"command": spelled(spelling, target), **asks}))
+        calls.append(bash(spelled(spelling, target), **asks))
     return calls
 
 
@@ -249,7 +249,7 @@ def test_no_program_is_trusted_for_its_name_where_nothing_contains_it(arena, lay
         line.replace("TARGET", f"{place.outside}/ran-0").replace("HOME", str(place.home))
         for line in PROGRAMS
     ]
-    calls = [Call("bash", {"command": line, **wants}) for line in lines]
+    calls = [bash(line, **wants) for line in lines]
     rules = {f"bash({line.split(' ')[0]}:*)" for line in lines}
     flags = [word for rule in sorted(rules) for word in ("--allow", rule)]
     if layer == "none":
@@ -263,11 +263,11 @@ def test_no_program_is_trusted_for_its_name_where_nothing_contains_it(arena, lay
 
 def test_what_was_allowed_runs(arena):
     """Else the test above would pass with a policy that refuses everything."""
-    place = arena(LAYERS[0] if LAYERS else "none")
+    place = arena(BEST)
     (place.workspace / "check.py").write_text(f"open({str(place.outside / 'ran')!r}, 'w')")
     asks = {"unsandboxed": True, "reason": "to check"}
-    call = Call("bash", {"command": "git status && python3 check.py", **asks})
-    run = place.run([Reply("", [call]), Reply("Done.")], *allow_flags())
+    call = bash("git status && python3 check.py", **asks)
+    run = place.does([call], *allow_flags())
     assert run.exit_code == 0, run.told
     assert (place.outside / "ran").exists()
 
@@ -279,9 +279,9 @@ def by_another_program(spelling: str) -> bool:
 def test_a_denied_command_does_not_run_in_another_spelling(arena):
     """With everything else allowed, where words tell what runs. A program can still do by itself
     what a rule forbids to the shell."""
-    place = arena(LAYERS[0] if LAYERS else "none")
+    place = arena(BEST)
     trace = place.workspace / "ran"
     told = [one for one in SPELLINGS if TRACE in one and not by_another_program(one)]
-    calls = [Call("bash", {"command": spelled(one, trace)}) for one in told]
-    place.run([*one_by_one(calls), Reply("Done.")], "--yolo", "--deny", "bash(touch:*)")
+    calls = [bash(spelled(one, trace)) for one in told]
+    place.tries(calls, "--yolo", "--deny", "bash(touch:*)")
     assert not trace.exists()

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pexpect
 import pytest
 
-from tests.attacks.raids import KEY, Arena
+from tests.attacks.raids import ALL_RIGHTS, BEST, KEY, Arena, bash
 from tests.conftest import LIMIT_S
 from tests.sandbox.sandboxes import LAYERS
 from tests.server import Call, ModelServer, Reply
@@ -24,7 +24,6 @@ SECRETS = {
     "MY_UNHEARD_OF_THING": "value",
     "PIP_INDEX_URL": "https://me:hunter2@localhost/simple",
 }
-ALL_RIGHTS = {"unsandboxed": True, "reason": "to see"}
 
 
 def flags(layer: str) -> list[str]:
@@ -39,13 +38,13 @@ def test_keys_are_in_no_environment(arena, layer):
     place.agent.env |= SECRETS
     dump = "open('from-{}', 'w').write(repr(dict(__import__('os').environ)))"
     calls = [
-        Call("bash", {"command": "env > from-bash; declare -p >> from-bash"}),
-        Call("bash", {"command": "env > from-job", "background": True}),
-        Call("bash", {"command": "env > from-wider; declare -p >> from-wider", **ALL_RIGHTS}),
+        bash("env > from-bash; declare -p >> from-bash"),
+        bash("env > from-job", background=True),
+        bash("env > from-wider; declare -p >> from-wider", **ALL_RIGHTS),
         Call("python", {"code": dump.format("python")}),
-        Call("bash", {"command": "until [ -e from-job ]; do sleep 0.02; done"}),
+        bash("until [ -e from-job ]; do sleep 0.02; done"),
     ]
-    place.run([Reply("", calls), Reply("Done.")], *flags(layer))
+    place.does(calls, *flags(layer))
     for name in ("bash", "job", "wider", "python"):
         text = (place.workspace / f"from-{name}").read_text()
         assert "PATH" in text
@@ -107,22 +106,22 @@ def poisoned(arena) -> Callable[..., Arena]:
 
 @pytest.mark.parametrize("poison", POISON.values(), ids=POISON)
 def test_an_approved_command_is_what_runs(poisoned, poison):
-    place = poisoned(LAYERS[0] if LAYERS else "none")
-    calls = [Call("bash", {"command": poison})]
-    calls += [Call("bash", {"command": APPROVED, **ALL_RIGHTS})]
-    run = place.run([Reply("", calls), Reply("Done.")], "--yolo")
+    place = poisoned(BEST)
+    calls = [bash(poison)]
+    calls += [bash(APPROVED, **ALL_RIGHTS)]
+    run = place.does(calls, "--yolo")
     assert "Linux\n42\n2" in run.told[1]
     assert "poisoned" not in run.told[1]
     assert not (place.outside / "poisoned").exists()
 
 
 def test_a_person_approves_and_just_that_runs(poisoned):
-    place = poisoned(LAYERS[0] if LAYERS else "none")
+    place = poisoned(BEST)
     names = ("PATH", "an exported function", "BASH_ENV", "the folder")
     everything = "; ".join(POISON[name] for name in names)
     spawn = place.agent
-    call = Call("bash", {"command": f"{APPROVED}; cat /proc/self/status", **ALL_RIGHTS})
-    script = [Reply("", [Call("bash", {"command": everything})]), Reply("", [call]), Reply("Done.")]
+    call = bash(f"{APPROVED}; cat /proc/self/status", **ALL_RIGHTS)
+    script = [Reply("", [bash(everything)]), Reply("", [call]), Reply("Done.")]
     with ModelServer(script) as server:
         spawn.use(server)
         child = pexpect.spawn(

@@ -7,11 +7,10 @@ import subprocess
 
 import pytest
 
-from tests.attacks.raids import Arena
-from tests.sandbox.sandboxes import LAYERS, git
-from tests.server import Call, Recorded, Reply
+from tests.attacks.raids import IDENTITY, Arena, bash, every_layer
+from tests.sandbox.sandboxes import git
+from tests.server import Recorded, Reply
 
-every_layer = pytest.mark.parametrize("layer", LAYERS)
 SET = "export GIT_EDITOR=true GIT_SEQUENCE_EDITOR=true GIT_ALLOW_PROTOCOL=file:https; "
 
 COMMITS = """
@@ -67,14 +66,13 @@ COMMIT_DEEP = "cd a/b/c/d && git commit -q --allow-empty -m deep && git gc -q &&
 
 
 def run_all(place: Arena, commands: str) -> list[str]:
-    for role in ("AUTHOR", "COMMITTER"):
-        place.agent.env |= {f"GIT_{role}_NAME": "t", f"GIT_{role}_EMAIL": "t@localhost"}
+    place.agent.env |= IDENTITY
     calls = []
     for number, command in enumerate(commands.strip().splitlines()):
         script = place.workspace / f".{number}.sh"
         script.write_text(f"{SET}{{ {command}; }} && echo WORKED\n")
-        calls.append(Call("bash", {"command": f"bash .{number}.sh 2>&1"}))
-    run = place.run([Reply("", calls), Reply("Done.")])
+        calls.append(bash(f"bash .{number}.sh 2>&1"))
+    run = place.does(calls)
     assert run.exit_code == 0, run.stderr
     assert "set aside" not in run.stderr, run.stderr
     assert "put back" not in run.stderr, run.stderr
@@ -144,11 +142,10 @@ def test_what_people_do_beside_it_stays(arena, layer):
             "config gc.auto 0",
         ):
             git(work, *line.split())
-        return Reply("", [Call("bash", {"command": COMMIT_DEEP})])
+        return Reply("", [bash(COMMIT_DEEP)])
 
-    for role in ("AUTHOR", "COMMITTER"):
-        place.agent.env |= {f"GIT_{role}_NAME": "t", f"GIT_{role}_EMAIL": "t@localhost"}
-    run = place.run([Reply("", [Call("bash", {"command": "true"})]), beside, Reply("Done.")])
+    place.agent.env |= IDENTITY
+    run = place.run([Reply("", [bash("true")]), beside, Reply("Done.")])
     assert run.exit_code == 0, run.stderr
     assert "put right: " not in run.stderr, run.stderr
     assert "WORKED" in run.told[-1]
@@ -169,17 +166,8 @@ def test_a_kill_costs_a_repository_of_the_person_nothing(arena, layer):
     git(deep, "init", "-q")
     (deep / ".git/hooks/pre-push").write_text("#!/bin/sh\nexit 0\n")
     git(deep, "config", "core.sshCommand", "ssh -v")
-    started: list[subprocess.Popen[bytes]] = []
-
-    def kill(request: Recorded) -> Reply:
-        started[0].kill()
-        started[0].wait()
-        return Reply("never read")
-
-    for role in ("AUTHOR", "COMMITTER"):
-        place.agent.env |= {f"GIT_{role}_NAME": "t", f"GIT_{role}_EMAIL": "t@localhost"}
-    call = Call("bash", {"command": COMMIT_DEEP})
-    killed = place.run([Reply("", [call]), kill], meanwhile=started.append)
+    place.agent.env |= IDENTITY
+    killed = place.killed_after(bash(COMMIT_DEEP))
     assert "WORKED" in killed.told[-1]
     git(deep, "commit", "-q", "--allow-empty", "-m", "mine")
     run = place.run([Reply("Done.")])

@@ -1,11 +1,15 @@
 """Folders that git takes for its own, or that a search for repositories may miss: each is laid by a
-real run, then the person goes on by hand."""
+real run, then the person goes on by hand. And git folders full of links, made by their author or by
+commands of an earlier session, which open nothing."""
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
+
 import pytest
 
-from tests.attacks.raids import USERS
+from tests.attacks.raids import LAYERS_ALONE, USERS, Arena, bash, in_turn, make_repository
 from tests.attacks.test_git_traps import every_layer, lay, person, trapped
 from tests.sandbox.sandboxes import git
 
@@ -73,16 +77,14 @@ echo laid
 @pytest.mark.parametrize(("script", "then"), [(HIDDEN, VISITS), (PATCHED, "git am --skip")])
 def test_nothing_hides_from_what_disarms(trapped, layer, script, then):
     place = trapped(layer)
-    run = lay(place, REPOSITORY + script)
-    assert "laid" in run.told[0], run.told
+    lay(place, REPOSITORY + script)
     assert person(place, then) == []
 
 
 @every_layer
 def test_what_its_owner_may_not_list_or_read_hides_nothing(trapped, layer):
     place = trapped(layer, USERS[-1])
-    run = lay(place, REPOSITORY + CLOSED)
-    assert "laid" in run.told[0], run.told
+    lay(place, REPOSITORY + CLOSED)
     assert person(place, CLOSED_VISITS) == []
 
 
@@ -94,9 +96,63 @@ def test_what_git_takes_for_its_own_folders_is_not_elsewhere(trapped, layer):
     for name in FOLDERS:
         (place.outside / name).mkdir()
         (place.outside / name / "index").write_text("precious\n")
-    run = lay(place, REPOSITORY + LINKED)
-    assert "laid" in run.told[0], run.told
+    lay(place, REPOSITORY + LINKED)
     person(place, UPKEEP)
     there = {name: [p.name for p in (place.outside / name).iterdir()] for name in FOLDERS}
     assert there == {key: ["index"] for key in FOLDERS}
     assert git(place.base / "mine", "status", "--short") == ""
+
+
+LINKS = {
+    "hooks": "{outside}",
+    "config": "{outside}/made",
+    "modules": "../../outside",
+    "modules/part/hooks": "{outside}",
+    "modules/part/config": "{outside}/made",
+    "modules/part": "../../../outside/other/.git",
+    "worktrees": "../../outside/other/.git/worktrees",
+    "worktrees/side": "../../../outside/other/.git/worktrees/tree",
+    "worktrees/side/commondir": "../../../../outside/made",
+    "hooks ": "../../home/.ssh",
+}
+"""Places in the git folder and what they are made to lead to."""
+
+
+def other_repository(place: Arena) -> Path:
+    other = make_repository(place.outside / "other")
+    (other / ".git/worktrees/tree").mkdir(parents=True)
+    (other / ".git/worktrees/tree/gitdir").write_text("/somewhere\n")
+    return other
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    return {str(p): p.read_bytes() if p.is_file() else b"" for p in folder.rglob("*")}
+
+
+ATTACK = """
+for folder in {outside} {outside}/other {outside}/other/.git {outside}/other/.git/worktrees/tree
+do echo x > $folder/new; echo x > $folder/config; mkdir $folder/hooks; done
+for place in hooks config modules/part/hooks modules/part/config worktrees/side/commondir
+do rm -rf .git/$place; mkdir -p .git/$place; echo attacked > .git/$place/new; done
+cat {home}/.ssh/* .git/hooks/*
+"""
+
+
+@in_turn("link", LINKS, LAYERS_ALONE)
+def test_links_in_the_git_folder_open_nothing(arena, layer, link):
+    place = arena(layer)
+    other_repository(place)
+    where = place.workspace / ".git" / link.strip()
+    if where.is_dir() and not where.is_symlink():
+        shutil.rmtree(where)
+    where.unlink(missing_ok=True)
+    names = {"outside": place.outside, "home": place.home}
+    where.symlink_to(LINKS[link].format(**names))
+    (place.workspace / "attack.sh").write_text(ATTACK.format(**names))
+    before = tree(place.outside)
+    run = place.does([bash("sh attack.sh")])
+    assert run.exit_code == 0, run.stderr
+    assert tree(place.outside) == before
+    assert "the ssh key" not in run.told[0]
+    if layer == "bubblewrap" and link.strip() in ("hooks", "config"):
+        assert where.is_symlink(), "it could be replaced by hooks of the attacker"

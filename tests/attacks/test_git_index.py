@@ -5,13 +5,11 @@ beside the workspace."""
 from __future__ import annotations
 
 import shlex
-import subprocess
 from pathlib import Path
 
-from tests.attacks.raids import LAYERS_ALONE, in_turn
+from tests.attacks.raids import LAYERS_ALONE, bash, in_turn
 from tests.attacks.test_git_traps import again_and_done, every_layer, lay, person, trapped
 from tests.sandbox.sandboxes import git
-from tests.server import Call, Recorded, Reply
 
 __all__ = ["trapped"]
 
@@ -77,7 +75,6 @@ def test_what_is_forged_in_an_index_is_taken_out(trapped, layer, how):
     place = trapped(layer)
     honest = {*git(place.workspace, "ls-files").splitlines(), "new"}
     run = lay(place, FORGE + INDEXES[how] + "echo laid")
-    assert "laid" in run.told[0], run.told
     assert person(place, THROW_AWAY) == []
     listed = (place.outside / "listed").read_text().splitlines()
     assert set(listed) - {"intended"} == honest
@@ -109,8 +106,7 @@ NESTED = {
 @in_turn("how", NESTED, LAYERS_ALONE)
 def test_a_repository_that_an_index_names_runs_nothing(trapped, layer, how):
     place = trapped(layer)
-    run = lay(place, FORGE + NESTED[how] + "\necho laid")
-    assert "laid" in run.told[0], run.told
+    lay(place, FORGE + NESTED[how] + "\necho laid")
     assert person(place, "git status") == []
 
 
@@ -124,8 +120,7 @@ def test_repositories_in_its_own_tmp_run_nothing(trapped, layer):
         'python3 forge.py .git/index "$name" "$path"\n'
         'cp payload "$TMPDIR/x/.git/hooks/post-checkout"; echo laid'
     )
-    run = lay(place, FORGE + script)
-    assert "laid" in run.told[0], run.told
+    lay(place, FORGE + script)
     assert person(place, "git status; cd ../home/state/sessions/*/tmp/x && git checkout -b x") == []
     assert len(list(place.home.glob("state/sessions/*/tmp/x/.git"))) == 1
 
@@ -133,17 +128,9 @@ def test_repositories_in_its_own_tmp_run_nothing(trapped, layer):
 @every_layer
 def test_what_a_killed_session_forged_is_taken_out_by_the_next(trapped, layer):
     place = trapped(layer)
-    started: list[subprocess.Popen[bytes]] = []
-
-    def kill(request: Recorded) -> Reply:
-        started[0].kill()
-        started[0].wait()
-        return Reply("never read")
-
     script = f'{FORGE}{forged()}repository "$TMPDIR/x"'
     (place.workspace / "lay.sh").write_text(script)
-    call = Call("bash", {"command": "bash lay.sh"})
-    place.run([Reply("", [call]), kill], meanwhile=started.append)
+    place.killed_after(bash("bash lay.sh"))
     said = again_and_done(place, place.workspace / "none", "run", "go on")
     assert "took out" in said
     assert person(place, f"{THROW_AWAY}; git -C ../home/state/sessions/*/tmp/x status") == []
@@ -173,8 +160,7 @@ def test_the_state_of_merges_leads_nowhere(trapped, layer):
     place = trapped(layer)
     for name in ("done", "graph"):
         (place.outside / name).write_text("mine\n")
-    run = lay(place, "set -e" + MERGES.replace("$OUTSIDE", str(place.outside)))
-    assert "laid" in run.told[0], run.told
+    lay(place, "set -e" + MERGES.replace("$OUTSIDE", str(place.outside)))
     person(place, "git commit -q --allow-empty -m x; git rebase --continue; git gc")
     written = [name for name in ("done", "graph") if _was_written(place.outside / name)]
     copied = [path.read_text() for path in (place.workspace / ".git/rr-cache").glob("*/post*")]
@@ -233,8 +219,7 @@ def test_git_itself_writes_no_forged_tree(trapped, layer):
     place = trapped(layer)
     git(place.workspace, "branch", "-M", "main")
     (place.workspace / "trees.py").write_text(TREES)
-    run = lay(place, "python3 trees.py")
-    assert "laid" in run.told[0], run.told
+    assert "laid" in lay(place, "python3 trees.py").told[0]
     hooks = place.workspace / ".git/hooks"
     before = sorted(hooks.iterdir())
     assert person(place, WAYS) == []

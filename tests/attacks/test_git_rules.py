@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.attacks.raids import NOBODY, Arena, every_side, in_turn, one_by_one
+from tests.attacks.raids import AS_NOBODY, Arena, bash, every_side, in_turn, one_by_one
 from tests.conftest import LIMIT_S, git
-from tests.server import Call, ModelServer, Reply
+from tests.server import ModelServer, Reply
 
 READS = (
     *("git status", "git diff", "git diff HEAD", "git log -p", "git show", "git blame first"),
@@ -74,7 +74,7 @@ def test_nothing_of_a_hostile_repository_runs_unasked_without_a_sandbox(arena, k
     (place.workspace / "hooks/post-index-change").symlink_to(program)
     (place.workspace / ".gitattributes").write_text("* filter=evil diff=evil\nfirst -filter\n")
     (place.workspace / "first").write_text("changed\n")
-    calls = [Call("bash", {"command": command}) for command in READS]
+    calls = [bash(command) for command in READS]
     run = place.run([*one_by_one(calls), Reply("I could not.")], "--no-sandbox")
     assert run.exit_code == 5, run.told
     assert not ran(place)
@@ -103,8 +103,8 @@ def test_an_ordinary_repository_is_read_unasked_without_a_sandbox(arena):
     hook = place.workspace / ".git/hooks/pre-commit"
     hook.write_text("#!/bin/sh\n")
     hook.chmod(0o755)
-    calls = [Call("bash", {"command": command}) for command in READS]
-    run = place.run([*one_by_one(calls), Reply("Done.")], "--no-sandbox")
+    calls = [bash(command) for command in READS]
+    run = place.tries(calls, "--no-sandbox")
     assert run.exit_code == 0, run.told
     assert "changed" in run.told[0] or "first" in run.told[0]
     assert not any("Not allowed" in told for told in run.told)
@@ -114,7 +114,7 @@ def test_the_folder_that_the_shell_has_gone_to_counts(arena):
     place = arena("none")
     canary(place)
     configured(place, HOSTILE["monitor"], ".git/modules/part/config")
-    calls = [Call("bash", {"command": c}) for c in ("cd part", "git status")]
+    calls = [bash(c) for c in ("cd part", "git status")]
     run = place.run([*one_by_one(calls), Reply("I could not.")], "--no-sandbox")
     assert not ran(place)
     assert "Not allowed" in run.told[1]
@@ -133,7 +133,7 @@ def test_a_rule_of_the_settings_is_no_word_for_every_repository(arena, rule):
         "git add:*": "git add .",
         "git commit:*": "git commit -m x",
     }
-    call = Call("bash", {"command": command.get(rule, rule)})
+    call = bash(command.get(rule, rule))
     run = place.run([Reply("", [call]), Reply("No.")], "--no-sandbox", "--allow", f"bash({rule})")
     assert not ran(place)
     assert "is not enough" in run.told[0]
@@ -190,20 +190,16 @@ def with_origin(place: Arena) -> Path:
 def test_no_push_goes_to_a_place_of_the_models_making(arena, kind, layer, user):
     """Though its very words are allowed with all rights, and all pushes with the network."""
     place = arena(layer, user)
-    values = {
-        "work": place.workspace,
-        "outside": place.outside,
-        "origin": with_origin(place),
-    }
+    values = {"work": place.workspace, "outside": place.outside, "origin": with_origin(place)}
     prepare, push = (text.format(**values) for text in REACHES[kind])
     make = MAKE_EVIL.format(**values)
     calls = [
-        Call("bash", {"command": f"{make}\n{prepare}", "risk": "low"}),
-        Call("bash", {"command": push, "reason": "to publish", "network": True}),
-        Call("bash", {"command": push, "reason": "to publish", "unsandboxed": True}),
+        bash(f"{make}\n{prepare}", risk="low"),
+        bash(push, reason="to publish", network=True),
+        bash(push, reason="to publish", unsandboxed=True),
     ]
     rules = ("--allow", "bash(git push:*)", "--allow", f"unsandboxed({push})")
-    run = place.run([*one_by_one(calls), Reply("Done.")], *rules)
+    run = place.tries(calls, *rules)
     assert not ran(place), run.told
     assert not reaches_evil(place), run.told
 
@@ -221,7 +217,7 @@ def reaches_evil(place: Arena) -> bool:
 
 def pushed(origin: Path, user: str) -> int:
     """Commits of main that the real remote has."""
-    rights = {"user": NOBODY, "group": NOBODY, "extra_groups": []} if user == "nobody" else {}
+    rights = AS_NOBODY if user == "nobody" else {}
     done = subprocess.run(
         ["git", "-C", str(origin), "rev-list", "--count", "main"], capture_output=True, **rights
     )
@@ -234,8 +230,8 @@ def test_a_push_to_a_remote_of_before_runs_by_its_rule(arena, layer, user):
     place = arena(layer, user)
     origin = with_origin(place)
     before = pushed(origin, user)
-    call = Call("bash", {"command": "git push origin main", "unsandboxed": True, "reason": "x"})
-    run = place.run([Reply("", [call]), Reply("Done.")], "--allow",
+    call = bash("git push origin main", unsandboxed=True, reason="x")
+    run = place.does([call], "--allow",
                     "unsandboxed(git push origin main)")  # fmt: skip
     assert run.exit_code == 0, run.told
     assert pushed(origin, user) == before + 1
@@ -247,8 +243,8 @@ def test_where_an_earlier_process_of_the_session_would_push_to_is_put_back(arena
     origin = with_origin(place)
     values = {"work": place.workspace, "outside": place.outside, "origin": origin}
     make = MAKE_EVIL.format(**values) + "git config remote.origin.url ./evil.git"
-    place.run([Reply("", [Call("bash", {"command": make})]), Reply("Done.")])
-    push = Call("bash", {"command": "git push origin HEAD", "unsandboxed": True, "reason": "x"})
+    place.does([bash(make)])
+    push = bash("git push origin HEAD", unsandboxed=True, reason="x")
     with ModelServer([Reply("", [push]), Reply("Done.")]) as server:
         flags = ("--set", f"sandbox.layer={layer}", "--allow", "unsandboxed(git push origin HEAD)")
         process = place.agent.use(server).start("resume", "--last", "push", *flags)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from tests.attacks.raids import every_side, one_by_one
+from tests.attacks.raids import bash, every_side, one_by_one
 from tests.attacks.test_git_daily import failed, run_all
 from tests.attacks.test_git_traps import every_layer, needs_bubblewrap, person, trapped
 from tests.sandbox.sandboxes import git
@@ -176,8 +176,7 @@ def test_nothing_else_comes_in_though_the_session_is_killed(trapped, layer, user
     before = _with_power(work / ".git/config"), _with_power(part)
     stored = git(work, *ANYONE, "config", "--get-regexp", "extensions|bare") if held else ""
     calls = [
-        Call("bash", {"command": f"python3 forge.py {config} 2>&1 | tail -5"})
-        for config in (work / ".git/config", part)
+        bash(f"python3 forge.py {config} 2>&1 | tail -5") for config in (work / ".git/config", part)
     ]
     place.run([*one_by_one(calls), end], meanwhile=killed.append)
     assert not held or all("ALL TRIED" in told for told in tried)
@@ -201,15 +200,13 @@ def _with_power(config: Path) -> list[str]:
 def test_what_is_not_let_in_is_told_by_git_and_by_us(arena):
     place = arena("bubblewrap")
     calls = [
-        Call("bash", {"command": "git config core.hooksPath x; git config 'includeIf.a]b.path' x"}),
-        Call("bash", {"command": "git config core.hooksPath x || true; git sparse-checkout set x"}),
-        Call("bash", {"command": "git -C part config core.editor vi"}),
+        bash("git config core.hooksPath x; git config 'includeIf.a]b.path' x"),
+        bash("git config core.hooksPath x || true; git sparse-checkout set x"),
+        bash("git -C part config core.editor vi"),
         Call("python", {"code": "import os; os.system('git config core.editor vi 2>&1')"}),
-        Call(
-            "bash", {"command": "exec 3<.git/config; git config user.name x; git config user.name"}
-        ),
+        bash("exec 3<.git/config; git config user.name x; git config user.name"),
     ]
-    run = place.run([*one_by_one(calls), Reply("Done.")])
+    run = place.tries(calls)
     assert "could not write config file .git/config: Operation not permitted" in run.told[0]
     assert (
         'not written to git\'s settings: "core.hookspath", "includeif.a\\u005db.path"'
@@ -237,10 +234,8 @@ def test_the_persons_git_meets_whole_settings_only(arena, layer):
                 ["git", "config", "--local", "--list"], cwd=work, capture_output=True, text=True
             )
             seen.append(done.stderr if done.returncode else done.stdout.splitlines()[0])
-        return Reply("", [Call("bash", {"command": "wait; git config user.name"})])
+        return Reply("", [bash("wait; git config user.name")])
 
-    run = place.run(
-        [Reply("", [Call("bash", {"command": loop, "background": True})]), beside, Reply("Done.")]
-    )
+    run = place.run([Reply("", [bash(loop, background=True)]), beside, Reply("Done.")])
     assert run.exit_code == 0, run.stderr
     assert set(seen) == {"core.repositoryformatversion=0"}

@@ -11,19 +11,20 @@ from pathlib import Path
 import pytest
 
 from tests.attacks.raids import (
+    AS_NOBODY,
+    IDENTITY,
     LAYERS_ALONE,
-    NOBODY,
     Arena,
     Run,
+    bash,
+    every_layer,
     every_side,
     in_turn,
-    one_by_one,
+    needs_bubblewrap,
 )
 from tests.sandbox.sandboxes import LAYERS, git
 from tests.server import Call, Recorded, Reply
 
-every_layer = pytest.mark.parametrize("layer", LAYERS)
-needs_bubblewrap = pytest.mark.skipif("bubblewrap" not in LAYERS, reason="needs bubblewrap")
 needs_landlock = pytest.mark.skipif("landlock" not in LAYERS, reason="needs Landlock")
 
 EVIL = r"""
@@ -153,8 +154,7 @@ def trapped(arena):
         git(work, "config", "alias.x", "!./named.sh")
         git(work, "add", "-A")
         git(work, "commit", "-qm", "all")
-        for role in ("AUTHOR", "COMMITTER"):
-            place.agent.env |= {f"GIT_{role}_NAME": "t", f"GIT_{role}_EMAIL": "t@localhost"}
+        place.agent.env |= IDENTITY
         place.hand_over()
         return place
 
@@ -163,7 +163,7 @@ def trapped(arena):
 
 def person(place: Arena, commands: str = PERSON) -> list[Path]:
     """The person goes on by hand; what ran of what was laid for them."""
-    rights = {"user": NOBODY, "group": NOBODY, "extra_groups": []}
+    rights = AS_NOBODY
     subprocess.run(
         ["sh", "-c", commands],
         cwd=place.workspace,
@@ -177,9 +177,9 @@ def person(place: Arena, commands: str = PERSON) -> list[Path]:
 
 def lay(place: Arena, script: str) -> Run:
     (place.workspace / "lay.sh").write_text(EVIL + script)
-    call = Call("bash", {"command": "bash lay.sh"})
-    run = place.run([Reply("", [call]), Reply("Done.")])
+    run = place.does([bash("bash lay.sh")])
     assert run.exit_code == 0, run.stderr
+    assert not script.rstrip().endswith("echo laid") or "laid" in run.told[0], run.told
     return run
 
 
@@ -233,7 +233,7 @@ def test_the_file_tools_write_nothing_that_git_believes(trapped, layer):
     place = trapped(layer)
     (place.workspace / "linked").symlink_to(".git")
     calls = [Call("write", {"path": path, "content": "../elsewhere\n"}) for path in BELIEVED]
-    run = place.run([*one_by_one(calls), Reply("Done.")])
+    run = place.tries(calls)
     written = [path for path, told in zip(BELIEVED, run.told, strict=True) if "Created" in told]
     assert written == []
     there = [path for path in BELIEVED if (place.workspace / path).exists()]
@@ -304,14 +304,14 @@ def test_what_keeps_making_it_is_stopped(trapped, layer):
     loop = "while :; do echo ../x >.git/commondir; done"
     (place.workspace / "loop.sh").write_text(f"{EVIL}\n{loop}\n")
     calls = [
-        Call("bash", {"command": "bash loop.sh", "timeout": 60}),
-        Call("bash", {"command": "setsid bash loop.sh >/dev/null 2>&1 &"}),
-        Call("bash", {"command": "bash loop.sh", "background": True}),
+        bash("bash loop.sh", timeout=60),
+        bash("setsid bash loop.sh >/dev/null 2>&1 &"),
+        bash("bash loop.sh", background=True),
         Call("python", {"code": "while True: open('.git/commondir', 'w').write('x')"}),
-        Call("bash", {"command": "status", "job": "job-1"}),
-        Call("bash", {"command": "echo still works"}),
+        bash("status", job="job-1"),
+        bash("echo still works"),
     ]
-    run = place.run([Reply("", calls), Reply("Done.")])
+    run = place.does(calls)
     assert "was stopped" in "".join(run.told)
     assert "still works" in run.told[-1]
     assert not (place.workspace / ".git/commondir").exists()
@@ -334,11 +334,11 @@ def test_what_was_opened_before_is_brought_back_too(trapped):
         "open('done', 'w').close(); time.sleep(100)\n"
     )
     calls = [
-        Call("bash", {"command": "python3 late.py", "background": True}),
-        Call("bash", {"command": "until [ -e ready ]; do sleep 0.05; done"}),
-        Call("bash", {"command": "touch go; until [ -e done ]; do sleep 0.05; done"}),
+        bash("python3 late.py", background=True),
+        bash("until [ -e ready ]; do sleep 0.05; done"),
+        bash("touch go; until [ -e done ]; do sleep 0.05; done"),
     ]
-    place.run([Reply("", calls), Reply("Done.")])
+    place.does(calls)
     assert person(place) == []
 
 
@@ -352,9 +352,9 @@ def test_settings_that_the_person_changes_meanwhile_stay_and_open_nothing(trappe
     def change(request: Recorded) -> Reply:
         git(work, "config", "user.name", "me")
         git(work, "remote", "add", "mine", "https://example.org/mine")
-        return Reply("", [Call("bash", {"command": "bash write.sh; cat .git/config"})])
+        return Reply("", [bash("bash write.sh; cat .git/config")])
 
-    run = place.run([Reply("", [Call("bash", {"command": "true"})]), change, Reply("Done.")])
+    run = place.run([Reply("", [bash("true")]), change, Reply("Done.")])
     assert person(place) == []
     assert git(work, "config", "--local", "user.name").strip() == "me", run.told
     assert "https://example.org/mine" in git(work, "remote", "-v")
@@ -365,12 +365,8 @@ def test_what_the_person_lets_run_may_change_them(trapped):
     place = trapped("bubblewrap")
     wide = {"unsandboxed": True, "reason": "hooks"}
     install = "git config core.hooksPath .named; printf '#!/bin/sh\\n' >.git/hooks/pre-push"
-    calls = [
-        Call("bash", {"command": "true"}),
-        Call("bash", {"command": install, **wide}),
-        Call("bash", {"command": "cat .git/config"}),
-    ]
-    run = place.run([Reply("", calls), Reply("Done.")], "--yolo")
+    calls = [bash("true"), bash(install, **wide), bash("cat .git/config")]
+    run = place.does(calls, "--yolo")
     assert git(place.workspace, "config", "core.hooksPath").strip() == ".named"
     assert (place.workspace / ".git/hooks/pre-push").exists()
     assert "changed by a command that was allowed to run" in run.stderr
@@ -384,10 +380,10 @@ def test_what_the_person_lets_run_lets_nothing_else_in(trapped, layer):
     (place.workspace / "wait.sh").write_text(f"{EVIL}evil elsewhere\n{wait}\n")
     install = "git config gc.auto 0; : >now; until [ -e done ]; do sleep 0.01; done"
     calls = [
-        Call("bash", {"command": "bash wait.sh", "background": True}),
-        Call("bash", {"command": install, "unsandboxed": True, "reason": "settings"}),
+        bash("bash wait.sh", background=True),
+        bash(install, unsandboxed=True, reason="settings"),
     ]
-    run = place.run([Reply("", calls), Reply("Done.")], "--yolo")
+    run = place.does(calls, "--yolo")
     assert "commondir" in run.stderr
     assert person(place) == []
     assert git(place.workspace, "config", "gc.auto").strip() == "0"
@@ -401,18 +397,10 @@ def test_what_the_person_lets_run_lets_nothing_else_in(trapped, layer):
 def test_a_kill_leaves_no_trap_for_long(trapped, layer, user, next_one):
     """What lay there when the agent was killed is gone once the next one starts, before it asks."""
     place = trapped(layer, user)
-    started: list[subprocess.Popen[bytes]] = []
-
-    def kill(request: Recorded) -> Reply:
-        started[0].kill()
-        started[0].wait()
-        return Reply("never read")
-
     names = ("nested", "nested_pointer", "rebase")
     script = "\n".join(f"({TRAPS[name]})" for name in names).replace("sub", "s$SRANDOM")
     (place.workspace / "lay.sh").write_text(EVIL + script)
-    call = Call("bash", {"command": "bash lay.sh"})
-    place.run([Reply("", [call]), kill], meanwhile=started.append)
+    place.killed_after(bash("bash lay.sh"))
     left = "printf '../dormant' >.git/commondir"
     person(place, left)
     again = ["resume", "--last", "go on"] if next_one == "resume" else ["run", "go on"]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.attacks.raids import Arena, in_turn, one_by_one
+from tests.attacks.raids import Arena, bash, in_turn
 from tests.conftest import LIMIT_S
 from tests.server import Call, Reply
 
@@ -49,7 +49,7 @@ def test_a_hook_that_runs_workspace_code_lets_nothing_out(arena, layer, user, ev
         place.hand_over()
     before = (place.home / ".config/agent/rules").read_text()
     write = Call("write", {"path": "check.py", "content": theft})
-    run = place.run([Reply("", [write]), Reply("Done.")])
+    run = place.does([write])
     assert run.exit_code == 0, run.stderr
     assert (place.workspace / "ran").read_text() == "theirs", "the hook ran"
     assert not (place.outside / "gained").exists()
@@ -142,9 +142,9 @@ def test_the_hook_of_a_project_that_runs_is_the_one_that_was_trusted(arena, laye
     place.hand_over()
     begin = "python3 swap.py > /dev/null 2>&1 & until [ -e swapping ]; do sleep 0.05; done"
     looks = [Call("glob", {"pattern": f"{number}*"}) for number in range(ROUNDS)]
-    end = Call("bash", {"command": "touch stop; wait; rm -f swapping"})
-    first = Call("bash", {"command": begin})
-    run = place.run([*one_by_one([first, *looks, end]), Reply("Done.")])
+    end = bash("touch stop; wait; rm -f swapping")
+    first = bash(begin)
+    run = place.tries([first, *looks, end])
     assert run.exit_code == 0, run.stderr
     judged = run.told[1 : 1 + ROUNDS]
     assert ["refused this" in told for told in judged] == [True] * ROUNDS, judged
@@ -164,6 +164,6 @@ def test_what_a_hook_finds_in_the_workspace_is_not_taken_for_what_was_trusted(ar
     change = "echo 'exit 0' > .agent/hooks/lib.sh"
     if kind == "vanished":
         change = "rm -r .agent/hooks"
-    calls = [Call("bash", {"command": change}), Call("glob", {"pattern": "*"})]
-    run = place.run([Reply("", calls), Reply("Done.")])
+    calls = [bash(change), Call("glob", {"pattern": "*"})]
+    run = place.does(calls)
     assert "refused this" in run.told[1], run.told

@@ -25,15 +25,21 @@ from tests.attacks.groups import (
     in_reach,
 )
 from tests.attacks.leftovers import LEAVE, gone, processes_with
-from tests.attacks.raids import ALONE, NOBODY, SIDES, Raid, one_by_one, raid
+from tests.attacks.raids import (
+    ALONE,
+    NOBODY,
+    SIDES,
+    Raid,
+    bash,
+    every_layer,
+    needs_bubblewrap,
+    raid,
+)
 from tests.conftest import LIMIT_S
-from tests.sandbox.sandboxes import LAYERS, without_call
+from tests.sandbox.sandboxes import without_call
 from tests.server import Call, Reply
 
 pytestmark = pytest.mark.own_start
-
-needs_bubblewrap = pytest.mark.skipif("bubblewrap" not in LAYERS, reason="needs bubblewrap")
-every_layer = pytest.mark.parametrize("layer", LAYERS)
 
 
 def gained(found: Raid, names: list[str]) -> dict[str, str]:
@@ -93,11 +99,8 @@ def test_in_the_workspace_of_another_user_root_has_no_powers_and_that_is_said(ar
     place = arena(layer)
     for path in (place.workspace, *place.workspace.rglob("*")):
         os.chown(path, NOBODY, NOBODY, follow_symlinks=False)
-    calls = [
-        Call("bash", {"command": "touch by-command"}),
-        Call("write", {"path": "by-tool", "content": "x"}),
-    ]
-    run = place.run([Reply("", calls), Reply("Done.")])
+    calls = [bash("touch by-command"), Call("write", {"path": "by-tool", "content": "x"})]
+    run = place.does(calls)
     assert f"{place.workspace} belongs to another user" in run.stderr
     assert "--no-sandbox" in run.stderr
     assert "belongs to another user" in run.told[0]
@@ -120,12 +123,12 @@ def test_what_appears_later_is_held_as_far_as_is_said(arena):
         late.write_text("the late key")
         calls = [
             Call("read", {"path": str(late)}),
-            Call("bash", {"command": f"cat {late}", "restart": True}),
+            bash(f"cat {late}", restart=True),
             Call("python", {"code": f"print(open({str(late)!r}).read())"}),
         ]
         return Reply("", calls)
 
-    run = place.run([Reply("", [Call("bash", {"command": "true"})]), appear, Reply("Done.")])
+    run = place.run([Reply("", [bash("true")]), appear, Reply("Done.")])
     assert "the late key" not in "".join(run.told), run.told
 
 
@@ -136,8 +139,8 @@ def test_writing_while_commands_turn_the_folder_round_stays_inside(arena, layer)
         f"while :; do mkdir d; mv -T d d-$RANDOM; ln -s {place.outside} d; rm d; done 2>/dev/null"
     )
     calls = [Call("write", {"path": f"d/w{number}", "content": "x"}) for number in range(40)]
-    calls = [Call("bash", {"command": turn, "background": True}), *calls]
-    run = place.run([*one_by_one(calls), Reply("Done.")])
+    calls = [bash(turn, background=True), *calls]
+    run = place.tries(calls)
     assert sorted(path.name for path in place.outside.iterdir()) == ["full", "movable", "removable"]
     assert any(place.workspace.glob("d*/w*")), run.told
 
@@ -147,9 +150,9 @@ def test_writing_while_commands_turn_the_folder_round_stays_inside(arena, layer)
 
 @every_layer
 def test_nothing_is_left_running_at_the_end(arena, layer, mark):
-    calls = [Call("bash", {"command": LEAVE.format(mark)})]
-    calls += [Call("bash", {"command": f"sleep {mark}", "background": True})]
-    run = arena(layer).run([Reply("", calls), Reply("Done.")])
+    calls = [bash(LEAVE.format(mark))]
+    calls += [bash(f"sleep {mark}", background=True)]
+    run = arena(layer).does(calls)
     assert "left" in run.told[0]
     assert gone(mark)
 
@@ -162,7 +165,7 @@ def test_nothing_is_left_running_when_the_agent_is_killed(arena, layer, mark):
         return Reply("never read")
 
     running: list[subprocess.Popen[bytes]] = []
-    call = Call("bash", {"command": LEAVE.format(mark)})
+    call = bash(LEAVE.format(mark))
     run = arena(layer).run([Reply("", [call]), kill], meanwhile=running.append)
     assert run.exit_code == -signal.SIGKILL
     assert gone(mark)
@@ -177,7 +180,7 @@ WITHOUT_LANDLOCK = ("landlock_create_ruleset", errno.ENOSYS)
 def run_bare(agent, serve, *flags: str) -> subprocess.CompletedProcess[str]:
     """Where there is no bwrap to be found, nor Landlock."""
     made = Call("write", {"path": "made", "content": "x"})
-    calls = [Call("bash", {"command": "touch ran"}), made]
+    calls = [bash("touch ran"), made]
     agent.use(serve([Reply("", calls), Reply("Done.")]))
     agent.env["PATH"] = str(agent.home)
     process = agent.start("run", "x", *flags, preexec_fn=without_call(*WITHOUT_LANDLOCK))
@@ -215,7 +218,7 @@ def test_a_project_can_not_take_the_sandbox_away(agent, serve):
     settings = '[sandbox]\nlayer = "none"\nnetwork = true\nwritable = ["/"]\n'
     (agent.workspace / ".agent/config.toml").write_text(settings)
     outside = agent.home / "reached"
-    call = Call("bash", {"command": f"touch {outside}"})
+    call = bash(f"touch {outside}")
     agent.use(serve([Reply("", [call]), Reply("Done.")]))
     done = agent("run", "x")
     assert "take no effect" in done.stderr

@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import pytest
 
-from tests.server import Call, Reply
+from tests.attacks.raids import bash
+from tests.server import Call
 
 LONG = {
-    "arrays in a command": Call("bash", {"command": "a=(" * 33_000}),
-    "redirects in a command": Call("bash", {"command": ">" * 99_000}),
-    "an emoji after a brace": Call("bash", {"command": "echo {\U0001f600"}),
+    "arrays in a command": bash("a=(" * 33_000),
+    "redirects in a command": bash(">" * 99_000),
+    "an emoji after a brace": bash("echo {\U0001f600"),
     "starts of tokens": Call("write", {"path": "a.txt", "content": "eyJ" * 300_000}),
     "starts of keys": Call("write", {"path": "a.txt", "content": "sk-" * 300_000}),
     "empty lines of Python": Call("python", {"code": "\n" * 60_000 + "print(6 * 7)"}),
@@ -25,6 +26,6 @@ LONG = {
 def test_a_long_input_is_answered(arena, what):
     where = arena("none", "self")
     calls = [LONG[what], Call("glob", {"pattern": "*.md"})]
-    run = where.run([Reply("", calls), Reply("Done.")], "--no-sandbox", "--yolo")
+    run = where.does(calls, "--no-sandbox", "--yolo")
     assert run.exit_code == 0, run.stderr
     assert len(run.told) == 2

@@ -7,12 +7,12 @@ import json
 import shutil
 from pathlib import Path
 
-from tests.attacks.raids import Arena, every_side, one_by_one
-from tests.sandbox.sandboxes import LAYERS, git
+from tests.attacks.raids import BEST, Arena, every_side, one_by_one
+from tests.sandbox.sandboxes import git
 from tests.server import Call, Recorded, Reply
 
 PLANTED = "Release notes are sent to ada@example.org by the release script."
-LAYER = LAYERS[0] if LAYERS else "none"
+LAYER = BEST
 
 
 def note(text: str = PLANTED, **arguments: str) -> Call:
@@ -52,7 +52,7 @@ def test_what_one_project_noted_is_not_told_to_another(arena, layer, user):
     other.mkdir()
     git(place.base, "init", "-q", str(other))
     place.hand_over()
-    place.run([Reply("", [note()]), Reply("Done.")])
+    place.does([note()])
     [file] = noted(place)
     assert file.parent.parent == place.home / "state/notes"
     assert place.workspace.name in file.parent.name
@@ -67,7 +67,7 @@ def test_what_one_project_noted_is_not_told_to_another(arena, layer, user):
 
 def test_a_folder_that_claims_to_be_a_worktree_is_not_believed(arena):
     place = arena(LAYER)
-    place.run([Reply("", [note()]), Reply("Done.")])
+    place.does([note()])
     hostile = place.base / "hostile"
     hostile.mkdir()
     (hostile / ".git").write_text(f"gitdir: {place.workspace}/.git/worktrees/side\n")
@@ -76,7 +76,7 @@ def test_a_folder_that_claims_to_be_a_worktree_is_not_believed(arena):
     (linked / ".git").symlink_to(place.workspace / ".git")
     for folder in (hostile, linked):
         assert PLANTED not in ask_in(place, folder)
-        place.run([Reply("", [note(f"From {folder.name}.")]), Reply("Done.")])
+        place.does([note(f"From {folder.name}.")])
     told = ask_in(place, place.base / "work")
     assert PLANTED in told
     assert "From hostile." not in told
@@ -86,17 +86,17 @@ def test_a_folder_that_claims_to_be_a_worktree_is_not_believed(arena):
 @every_side
 def test_notes_for_all_projects_need_the_word_of_the_person(arena, layer, user):
     place = arena(layer, user)
-    run = place.run([Reply("", [note(target="user")]), Reply("Done.")])
+    run = place.does([note(target="user")])
     assert "nobody is there to be asked" in run.told[0]
     assert noted(place) == []
     assert run.exit_code == 0, "no task waits for a note"
-    place.run([Reply("", [note(target="user")]), Reply("Done.")], "--allow", "memory")
+    place.does([note(target="user")], "--allow", "memory")
     assert noted(place) == [place.home / "state/USER.md"]
 
 
 def test_notes_are_data_to_the_model_and_seen_by_the_person(arena):
     place = arena(LAYER)
-    run = place.run([Reply("", [note()]), Reply("Done.")])
+    run = place.does([note()])
     assert f"+ {PLANTED}" in run.stderr
     told = ask_in(place, place.workspace)
     head, _, rest = told.partition("<notes file=")

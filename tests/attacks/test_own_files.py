@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.attacks.raids import Arena, every_side, one_by_one
+from tests.attacks.raids import Arena, bash, every_side
 from tests.sandbox.sandboxes import LAYERS
-from tests.server import Call, Reply
+from tests.server import Call
 
 
 def own(place: Arena) -> dict[str, str]:
@@ -42,7 +42,7 @@ def test_file_tools_can_neither_read_nor_change_them(arena, flags):
         Call("write", {"path": str(place.home / "state/sessions/new/x"), "content": "x"}),
     ]
     before = own(place)
-    run = place.run([*one_by_one(calls), Reply("Done.")], *flags)
+    run = place.tries(calls, *flags)
     assert own(place) == before
     assert not (place.home / ".config/agent/new").exists()
     assert not (place.home / "state/sessions/new").exists()
@@ -99,9 +99,9 @@ def test_commands_that_plainly_change_them_never_run(arena, unsandboxed):
     (place.workspace / "payload").write_text("theirs")
     (place.workspace / "empty").mkdir()
     asks = {"unsandboxed": True, "reason": "to help"} if unsandboxed else {}
-    calls = [Call("bash", {"command": line.format(**names), **asks}) for line in PLAIN]
+    calls = [bash(line.format(**names), **asks) for line in PLAIN]
     before = own(place)
-    run = place.run([*one_by_one(calls), Reply("Done.")], "--yolo", "--no-sandbox")
+    run = place.tries(calls, "--yolo", "--no-sandbox")
     assert own(place) == before
     ran = [
         call.arguments["command"]  # type: ignore[index]
@@ -119,8 +119,8 @@ def test_python_and_background_jobs_can_not_change_them(arena, layer):
     code = f"open('{hidden}', 'a').write('theirs')"
     job = {"command": f"printf theirs >> $'{hidden}'", "background": True}
     before = own(place)
-    calls = [Call("python", {"code": code}), Call("bash", job), Call("bash", {"command": "wait"})]
-    place.run([*one_by_one(calls), Reply("Done.")], "--yolo")
+    calls = [Call("python", {"code": code}), Call("bash", job), bash("wait")]
+    place.tries(calls, "--yolo")
     assert own(place) == before
 
 
@@ -139,13 +139,13 @@ def test_settings_and_sessions_kept_elsewhere_by_a_link_are_theirs_no_less(arena
     place.hand_over()
     command = f"cat {disk}/*/log {dotfiles}/*; cat {disk}/*/events/*"
     calls = [
-        Call("bash", {"command": command}),
+        bash(command),
         Call("read", {"path": f"{disk}/20250101-earlier/log"}),
         Call("read", {"path": "dotfiles/rules"}),
         Call("write", {"path": "dotfiles/rules", "content": "allow bash in /"}),
         Call("write", {"path": "dotfiles/config.toml", "content": "[security]"}),
     ]
-    run = place.run([*one_by_one(calls), Reply("Done.")], "--yolo")
+    run = place.tries(calls, "--yolo")
     assert run.exit_code == 0, run.stderr
     assert len(list(disk.iterdir())) == 2
     assert not any("said there" in told or "my rules" in told for told in run.told), run.told

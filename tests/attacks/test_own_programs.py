@@ -12,14 +12,21 @@ from pathlib import Path
 
 import pytest
 
-from tests.attacks.raids import NOBODY, Arena, in_turn, one_by_one
+from tests.attacks.raids import (
+    ALL_RIGHTS,
+    AS_NOBODY,
+    BEST,
+    NOBODY,
+    Arena,
+    bash,
+    every_layer,
+    in_turn,
+    needs_bubblewrap,
+    one_by_one,
+)
 from tests.conftest import LIMIT_S
-from tests.sandbox.sandboxes import LAYERS
 from tests.server import Call, ModelServer, Reply
 
-every_layer = pytest.mark.parametrize("layer", LAYERS)
-needs_bubblewrap = pytest.mark.skipif("bubblewrap" not in LAYERS, reason="needs bubblewrap")
-ALL_RIGHTS = {"unsandboxed": True, "reason": "to see"}
 PROGRAMS = "bwrap uname bash sh git rg id ls find env python3 lsb_release hostname pass setsid"
 USED = "uname; id -un; ls; git status --short; env true"
 WAYS: dict[str, Callable[[Arena], str]] = {
@@ -54,10 +61,10 @@ def prepared(place: Arena, *, by_session: bool = False) -> None:
     rights = {}
     if place.agent.user == "nobody":
         shutil.chown(place.base / "added", NOBODY, NOBODY)
-        rights = {"user": NOBODY, "group": NOBODY, "extra_groups": []}
+        rights = AS_NOBODY
     command = leaving_programs(place)
     if by_session:
-        reply = Reply("", [Call("bash", {"command": command})])
+        reply = Reply("", [bash(command)])
         place.run([reply, Reply("Done.")], "--add-dir", f"{place.base}/added")
     else:
         subprocess.run(["sh", "-c", command], cwd=place.workspace, check=True, **rights)
@@ -76,13 +83,13 @@ def test_what_one_session_leaves_on_path_the_next_does_not_run(arena, layer, use
     place.agent.env["PATH"] = f"{WAYS[way](place)}:{os.environ['PATH']}"
     place.agent.env["VIRTUAL_ENV"] = f"{place.workspace}/.venv"
     calls = [
-        Call("bash", {"command": f"{USED}; echo $PATH"}),
-        Call("bash", {"command": USED, **ALL_RIGHTS}),
-        Call("bash", {"command": "echo x > file"}),
+        bash(f"{USED}; echo $PATH"),
+        bash(USED, **ALL_RIGHTS),
+        bash("echo x > file"),
         Call("python", {"code": "print(6 * 7)"}),
         Call("grep", {"pattern": "x"}),
     ]
-    run = place.run([*one_by_one(calls), Reply("Done.")], *added, "--yolo")
+    run = place.tries(calls, *added, "--yolo")
     assert run.exit_code == 0
     assert f"\n{place.agent.env['PATH']}" in run.told[0], "inside, the person's PATH is as it was"
     assert "42" in run.told[3]
@@ -101,15 +108,15 @@ def test_what_was_left_in_one_workspace_is_not_run_when_working_in_another(arena
     other = place.base / "other"
     other.mkdir()
     first, place.agent.workspace = place.workspace, other
-    call = Call("bash", {"command": f"cat {first}/first; {USED}", **ALL_RIGHTS})
-    run = place.run([Reply("", [call]), Reply("Done.")], "--yolo")
+    call = bash(f"cat {first}/first; {USED}", **ALL_RIGHTS)
+    run = place.does([call], "--yolo")
     assert run.told[0].startswith("1\n")
     assert traces(place) == set()
 
 
 @pytest.mark.parametrize("way", ["a virtual environment", "a relative folder"])
 def test_no_other_command_runs_them_either(arena, way):
-    place = arena(LAYERS[0] if LAYERS else "none")
+    place = arena(BEST)
     prepared(place, by_session=True)
     (place.workspace / ".git").rename(place.workspace / "no-repository")
     place.agent.env["PATH"] = f"{WAYS[way](place)}:{os.environ['PATH']}"
@@ -126,12 +133,12 @@ def test_no_other_command_runs_them_either(arena, way):
 @pytest.mark.parametrize("way", ["a virtual environment", "a relative folder", "an empty entry"])
 def test_without_a_sandbox_commands_do_not_run_them_by_name(arena, way):
     """What only reads runs unasked there."""
-    place = arena(LAYERS[0] if LAYERS else "none")
+    place = arena(BEST)
     prepared(place)
     place.agent.env["PATH"] = f"{WAYS[way](place)}:{os.environ['PATH']}"
     place.layer = "none"
-    call = Call("bash", {"command": "ls; git status --short"})
-    run = place.run([Reply("", [call]), Reply("Done.")], "--no-sandbox")
+    call = bash("ls; git status --short")
+    run = place.does([call], "--no-sandbox")
     assert run.exit_code == 0
     assert "first" in run.told[0]
     assert "left out" in run.told[0]
@@ -167,11 +174,8 @@ def test_no_library_of_the_workspace_is_loaded_around_the_sandbox(arena):
         (folder / name).write_text("no library")
     place.agent.env["LD_LIBRARY_PATH"] = str(folder)
     show = "echo ${LD_LIBRARY_PATH-none}"
-    calls = [
-        Call("bash", {"command": show}),
-        Call("bash", {"command": f"{show}; ls", **ALL_RIGHTS}),
-    ]
-    run = place.run([*one_by_one(calls), Reply("Done.")], "--yolo")
+    calls = [bash(show), bash(f"{show}; ls", **ALL_RIGHTS)]
+    run = place.tries(calls, "--yolo")
     assert run.exit_code == 0
     assert run.told[0].startswith(str(folder))
     assert run.told[1].startswith("none\n")
@@ -195,7 +199,7 @@ def planted_modules(place: Arena) -> None:
 @pytest.mark.own_start
 @pytest.mark.parametrize("start", ["module", "script"])
 def test_no_module_of_the_workspace_is_imported(arena, start):
-    place = arena(LAYERS[0] if LAYERS else "none")
+    place = arena(BEST)
     planted_modules(place)
     script = Path(sys.executable).with_name("agent")
     command = [sys.executable, "-m", "agentcli"] if start == "module" else [str(script)]
@@ -208,7 +212,7 @@ def everything(place: Arena, command: list[str]) -> None:
 
     place.agent.started_with = command
     calls = [
-        Call("bash", {"command": "cat first; git log | head -1"}),
+        bash("cat first; git log | head -1"),
         Call("read", {"path": "first"}),
         Call("write", {"path": "new.txt", "content": "x"}),
         Call("grep", {"pattern": "x"}),
@@ -249,7 +253,7 @@ def installed_inside(arena) -> Callable[[str], Arena]:
 
 @pytest.mark.own_start
 def test_an_agent_that_is_linked_from_the_workspace_imports_nothing_else_there(installed_inside):
-    place = installed_inside(LAYERS[0] if LAYERS else "none")
+    place = installed_inside(BEST)
     planted_modules(place)
     everything(place, [f"{place.workspace}/.venv/bin/python", "-m", "agentcli"])
     assert traces(place) == set()
@@ -276,12 +280,12 @@ def test_an_agent_in_the_workspace_is_kept_from_commands_or_says_that_it_is_not(
         "touch .venv/lib/python3*/site-packages/usercustomize.py",
         "echo x > env/bin/tool && echo x > env/lib/own.py",
     ]
-    calls = [Call("bash", {"command": change}) for change in changes[-1:]]
+    calls = [bash(change) for change in changes[-1:]]
     calls += [Call("write", {"path": "agentcli/extra.py", "content": "x"})]
     calls += [Call("write", {"path": ".venv/bin/extra", "content": "x"})]
     if layer == "bubblewrap":
-        calls += [Call("bash", {"command": change}) for change in changes[:-1]]
-    run = place.run([*one_by_one(calls), Reply("Done.")])
+        calls += [bash(change) for change in changes[:-1]]
+    run = place.tries(calls)
     assert (place.workspace / "env/bin/tool").exists(), "the project's own"
     assert all("Not allowed" in told for told in run.told[1:3]), run.told
     assert {path: path.read_bytes() for path in files_of(place)} == before

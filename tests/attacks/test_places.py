@@ -6,14 +6,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
-
-from tests.attacks.raids import one_by_one
+from tests.attacks.raids import bash, every_layer, one_by_one
 from tests.conftest import git
-from tests.sandbox.sandboxes import LAYERS
 from tests.server import Call, Reply
 
-every_layer = pytest.mark.parametrize("layer", LAYERS)
 PLACES = {
     "KUBECONFIG": "kube/one:{}/kube/two",
     "AWS_SHARED_CREDENTIALS_FILE": "aws/credentials",
@@ -84,10 +80,10 @@ def test_secrets_in_places_that_variables_name_cannot_be_read(arena, layer):
         file.write_text(f"the secret of {files[file]}\n")
     (place.base / "elsewhere/cargo/bin").mkdir()
     (place.base / "elsewhere/cargo/bin/tool").write_text("a tool\n")
-    commands = [Call("bash", {"command": f"cat {file}"}) for file in files]
+    commands = [bash(f"cat {file}") for file in files]
     calls = [Call("read", {"path": str(file)}) for file in files]
     calls += [Call("grep", {"pattern": "secret of", "path": str(place.base / "elsewhere")})]
-    calls += [Call("bash", {"command": f"cat {place.base}/elsewhere/cargo/bin/tool"})]
+    calls += [bash(f"cat {place.base}/elsewhere/cargo/bin/tool")]
     run = place.run([Reply("", commands), *one_by_one(calls), Reply("Done.")])
     got = [told for told in run.told if "the secret of" in told]
     assert got == []
@@ -105,7 +101,7 @@ def test_a_variable_that_names_all_there_is_hides_nothing(arena, layer):
     place.agent.env |= {"GNUPGHOME": str(place.workspace), "PIP_CONFIG_FILE": "/dev/null"}
     (place.home / "plain").write_text("plain\n")
     command = f"cat {place.home}/plain first; echo x > /dev/null && echo fine"
-    run = place.run([Reply("", [Call("bash", {"command": command})]), Reply("Done.")])
+    run = place.does([bash(command)])
     assert run.told[0].splitlines()[:3] == ["plain", "1", "fine"]
 
 
@@ -126,15 +122,13 @@ def test_only_the_workspace_and_the_system_can_be_read_where_that_is_wanted(aren
     git(place.workspace, "config", "user.name", "me")
     git(place.workspace, "config", "user.email", "me@localhost")
     private = [place.home / "letter", place.outside / "other", place.outside / "full"]
-    hidden = [Call("bash", {"command": f"cat {path}"}) for path in private]
-    hidden += [Call("bash", {"command": f"ls {path.parent}; ls {place.base}"}) for path in private]
+    hidden = [bash(f"cat {path}") for path in private]
+    hidden += [bash(f"ls {path.parent}; ls {place.base}") for path in private]
     hidden += [Call("read", {"path": str(path)}) for path in private]
     hidden += [Call("read", {"path": str(place.outside)})]
     hidden += [Call("grep", {"pattern": "private", "path": str(place.base)})]
     hidden += [Call("glob", {"pattern": "*", "path": str(place.home)})]
-    hidden += [
-        Call("bash", {"command": f"ln {private[0]} linked; cat linked; ln -s {private[1]} l"})
-    ]
+    hidden += [bash(f"ln {private[0]} linked; cat linked; ln -s {private[1]} l")]
     hidden += [Call("read", {"path": "l"})]
     works = {
         "cat first": "1",
@@ -147,9 +141,9 @@ def test_only_the_workspace_and_the_system_can_be_read_where_that_is_wanted(aren
         "head -c 4 /etc/hostname >/dev/null && nproc >/dev/null && echo system": "system",
         "echo z > ../added/z && cat ../added/z": "z",
     }
-    calls = [*hidden, *(Call("bash", {"command": command}) for command in works)]
+    calls = [*hidden, *(bash(command) for command in works)]
     calls += [Call("python", {"code": "print(open('first').read())"})]
-    run = place.run([*one_by_one(calls), Reply("Done.")], *confined)
+    run = place.tries(calls, *confined)
     text = "\n".join(run.told[: len(hidden)])
     assert "private\n" not in text
     assert "precious" not in text

@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from tests.attacks.raids import Arena, every_side
+from tests.attacks.raids import Arena, bash, every_side
 from tests.conftest import LIMIT_S
-from tests.server import Call, ModelServer, Reply
+from tests.server import ModelServer, Reply
 
 READS = (
     *("git status", "git diff", "git log -p", "git show", "git blame first", "git grep -n x"),
@@ -45,7 +45,7 @@ def test_reading_commands_change_nothing_in_plan_mode(arena, layer, user):
     place = arena(layer, user)
     trap(place)
     before = snapshot(place.workspace), snapshot(place.outside)
-    calls = [Call("bash", {"command": command}) for command in READS]
+    calls = [bash(command) for command in READS]
     run = place.run([Reply("", calls), Reply("The plan.")], "--approval", "plan")
     assert run.exit_code == 0, run.stderr
     assert (snapshot(place.workspace), snapshot(place.outside)) == before
@@ -58,8 +58,8 @@ def test_reading_commands_change_nothing_in_plan_mode(arena, layer, user):
 def test_the_model_is_told_what_it_can_write(arena, layer, user):
     place = arena(layer, user)
     run = place.run(
-        [Reply("", [Call("bash", {"command": 'env | grep -c "^GIT_OPTIONAL_LOCKS=0$"'})]),
-         Reply("", [Call("bash", {"command": "cat first > $TMPDIR/x"})]), Reply("The plan.")],
+        [Reply("", [bash('env | grep -c "^GIT_OPTIONAL_LOCKS=0$"')]),
+         Reply("", [bash("cat first > $TMPDIR/x")]), Reply("The plan.")],
         *("--approval", "plan"),
     )  # fmt: skip
     system = run.requests[0].body["messages"][0]["content"]
@@ -73,7 +73,7 @@ def test_the_model_is_told_what_it_can_write(arena, layer, user):
 def test_a_session_that_leaves_plan_mode_is_told(arena):
     place = arena("bubblewrap")
     place.run([Reply("The plan.")], "--approval", "plan")
-    make = Call("bash", {"command": "echo x > made"})
+    make = bash("echo x > made")
     with ModelServer([Reply("", [make]), Reply("Done.")]) as server:
         process = place.agent.use(server).start("resume", "--last", "do it")
         _, err = process.communicate(timeout=LIMIT_S)

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.attacks.raids import LAYERS_ALONE, NOBODY, SIDES, USERS, Attacked, in_turn
-from tests.server import Call, Reply
+from tests.attacks.raids import AS_NOBODY, LAYERS_ALONE, SIDES, USERS, Attacked, bash, in_turn
 
 every_side = pytest.mark.parametrize(
     ("layer", "user"), [*SIDES, *(("none", user) for user in USERS)]
@@ -22,7 +21,7 @@ LIE = (
     "then command printf %s '{}'; else command builtin \"$@\"; fi; }}"
 )
 """Our shell tells the number of a job by a builtin: what takes that over tells another."""
-JOB = Call("bash", {"command": "echo on; sleep 1000", "background": True})
+JOB = bash("echo on; sleep 1000", background=True)
 
 
 def flags(layer: str) -> list[str]:
@@ -32,7 +31,7 @@ def flags(layer: str) -> list[str]:
 @pytest.fixture
 def bystander(user: str) -> Iterator[subprocess.Popen[bytes]]:
     """A process of the person that has nothing to do with the agent."""
-    rights = {"user": NOBODY, "group": NOBODY, "extra_groups": []} if user == "nobody" else {}
+    rights = AS_NOBODY if user == "nobody" else {}
     process = subprocess.Popen(["sleep", "1000"], start_new_session=True, **rights)
     yield process
     process.kill()
@@ -42,13 +41,9 @@ def bystander(user: str) -> Iterator[subprocess.Popen[bytes]]:
 @every_side
 @pytest.mark.parametrize("stopped", [True, False], ids=["stopped", "left"])
 def test_a_job_with_the_number_of_a_stranger_harms_nobody(arena, layer, user, bystander, stopped):
-    stop = Call("bash", {"command": "stop", "job": "job-1"})
-    calls = [
-        Call("bash", {"command": LIE.format(bystander.pid)}),
-        JOB,
-        *([stop] if stopped else []),
-    ]
-    run = arena(layer, user).run([Reply("", calls), Reply("Done.")], *flags(layer))
+    stop = bash("stop", job="job-1")
+    calls = [bash(LIE.format(bystander.pid)), JOB, *([stop] if stopped else [])]
+    run = arena(layer, user).does(calls, *flags(layer))
     assert bystander.poll() is None
     assert "job-1 runs" in run.told[1]
     assert "ends with the shell" in run.told[1]
@@ -85,7 +80,7 @@ def test_no_number_reaches_everyone_or_the_agent(arena, layer, number):
     place = arena(layer)
     place.agent = Alone(place.agent.home, place.agent.workspace)
     lie = LIE.format(number).replace("'$PPID'", '"$PPID"')
-    stop = Call("bash", {"command": "stop", "job": "job-1"})
-    calls = [Call("bash", {"command": lie}), JOB, stop]
-    run = place.run([Reply("", calls), Reply("Done.")], *flags(layer))
+    stop = bash("stop", job="job-1")
+    calls = [bash(lie), JOB, stop]
+    run = place.does(calls, *flags(layer))
     assert run.exit_code == 0, run.stderr

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.attacks.raids import NOBODY, sides_for
-from tests.server import Call, Reply
+from tests.attacks.raids import NOBODY, bash, sides_for
+from tests.server import Call
 
 SIDES = [*sides_for(__name__), ("none", "self")]
 STALLED_S = 25
@@ -47,7 +47,7 @@ def all_but_ripgrep(programs: Path) -> str:
 def search(place, *calls: Call, flags: tuple[str, ...] = ()) -> tuple[str, float]:
     """What the model is told of its calls, and how long the run took."""
     began = time.monotonic()
-    run = place.run([Reply("", list(calls)), Reply("Done.")], *flags)
+    run = place.does(list(calls), *flags)
     assert run.exit_code == 0, run.stderr
     return "\n".join(run.told), time.monotonic() - began
 
@@ -128,9 +128,9 @@ def test_a_race_wins_nothing(place, layer, user):
     swap = SWAPPING.format(secret=where.home / ".ssh/id_ed25519", folder=where.home / ".ssh")
     told, _ = search(
         where,
-        Call("bash", {"command": swap, "background": True}),
+        bash(swap, background=True),
         *[Call("grep", {"pattern": "harmless|key"}), Call("glob", {"pattern": "**/id_*"})] * 15,
-        Call("bash", {"command": "touch stop"}),
+        bash("touch stop"),
         flags=("--yolo",),
     )
     assert "harmless" in told

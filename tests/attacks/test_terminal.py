@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentcli.ui.text import say
+from tests.attacks.raids import bash
 from tests.conftest import LIMIT_S
 from tests.server import Call, HttpError, Reply
 
@@ -83,7 +84,7 @@ SCRIPT = [
         f"I say {PAYLOAD}",
         [
             Call("write", {"path": "a\x1b[2J\x9b.txt", "content": f"text {PAYLOAD}\n"}),
-            Call("bash", {"command": f"printf '%s\\n' {json.dumps(PAYLOAD)}; ls"}),
+            bash(f"printf '%s\\n' {json.dumps(PAYLOAD)}; ls"),
             Call("grep", {"pattern": "."}),
             Call("glob", {"pattern": "*"}),
             Call("read", {"path": f"nothing{PAYLOAD}"}),

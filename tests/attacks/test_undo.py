@@ -9,9 +9,9 @@ import shlex
 from pathlib import Path
 
 from tests.app.undoing import Looks, looks, sh
-from tests.attacks.raids import Arena, every_side, in_turn
+from tests.attacks.raids import Arena, bash, every_side, in_turn
 from tests.conftest import LIMIT_S
-from tests.server import Call, Reply
+from tests.server import Reply
 
 DESTROYERS = {
     "find all": "find . -delete",
@@ -59,7 +59,7 @@ def seen(place: Arena) -> Looks:
 def attack(place: Arena, *commands: str) -> None:
     # By a program, as what a shell is told is judged too.
     programs = [f"python3 -c {shlex.quote(f'import os; os.system({c!r})')}" for c in commands]
-    replies = [Reply("", [Call("bash", {"command": program})]) for program in programs]
+    replies = [Reply("", [bash(program)]) for program in programs]
     run = place.run([*replies, Reply("Done.")], "--approval", "yolo")
     assert run.exit_code == 0, run.stderr
 

@@ -7,12 +7,10 @@ import re
 
 import pytest
 
-from tests.attacks.raids import Arena
+from tests.attacks.raids import ALL_RIGHTS, Arena, bash, every_layer
 from tests.sandbox.sandboxes import LAYERS
 from tests.server import Call, Reply
 
-every_layer = pytest.mark.parametrize("layer", LAYERS)
-ALL_RIGHTS = {"unsandboxed": True, "reason": "to see"}
 LOADERS = """
     PATH LD_PRELOAD LD_LIBRARY_PATH LD_AUDIT GCONV_PATH BASH_ENV ENV PROMPT_COMMAND PYTHONPATH
     PYTHONSTARTUP PYTHONHOME PYTHONWARNINGS PYTHONBREAKPOINT NODE_OPTIONS NODE_PATH PERL5LIB
@@ -49,13 +47,13 @@ def test_no_variable_leaves_the_sandbox(arena, layer):
     assert len(LOADERS) >= 63
     place = arena(layer)
     calls = [
-        Call("bash", {"command": exporting(LOADERS)}),
-        Call("bash", {"command": SHOW, **ALL_RIGHTS}),
-        Call("bash", {"command": SHOW}),
-        Call("bash", {"command": "export CI=true TZ=Europe/Berlin LC_TIME=C"}),
-        Call("bash", {"command": SHOW, **ALL_RIGHTS}),
+        bash(exporting(LOADERS)),
+        bash(SHOW, **ALL_RIGHTS),
+        bash(SHOW),
+        bash("export CI=true TZ=Europe/Berlin LC_TIME=C"),
+        bash(SHOW, **ALL_RIGHTS),
     ]
-    run = place.run([Reply("", calls), Reply("Done.")], "--yolo")
+    run = place.does(calls, "--yolo")
     assert run.exit_code == 0
     output, _, notes = run.told[1].partition("\n[")
     assert POISON not in output
@@ -80,10 +78,10 @@ def test_none_is_brought_back_into_a_weaker_layer(arena, layer, weaker):
     fake.write_text(f"#!/bin/sh\n: > {place.outside}/ran\necho fake\n")
     fake.chmod(0o755)
     first = f"export PATH=$PWD/evil:$PATH CI=1; {exporting(LOADERS[1:])}; cd evil"
-    place.run([Reply("", [Call("bash", {"command": first})]), Reply("Done.")], "--yolo")
+    place.does([bash(first)], "--yolo")
     place.layer = weaker
     flags = ["--no-sandbox"] if weaker == "none" else []
-    calls = [Call("bash", {"command": command}) for command in ("ls", "pwd", SHOW)]
+    calls = [bash(command) for command in ("ls", "pwd", SHOW)]
     run = place.run_as(
         ["resume", "--last", "go on"], [Reply("", calls), Reply("Done.")], "--yolo", *flags
     )
@@ -100,9 +98,9 @@ def test_none_is_brought_back_into_a_weaker_layer(arena, layer, weaker):
 @every_layer
 def test_what_a_command_with_all_rights_exported_comes_back_everywhere(arena, layer):
     place = arena(layer)
-    call = Call("bash", {"command": "export MY_SETTING=by-approval", **ALL_RIGHTS})
-    later = [Call("bash", {"command": "echo $MY_SETTING"})]
-    later += [Call("bash", {"command": "echo $MY_SETTING", **ALL_RIGHTS})]
+    call = bash("export MY_SETTING=by-approval", **ALL_RIGHTS)
+    later = [bash("echo $MY_SETTING")]
+    later += [bash("echo $MY_SETTING", **ALL_RIGHTS)]
     run = place.run([Reply("", [call]), Reply("", later), Reply("Done.")], "--yolo")
     assert [told.splitlines()[0] for told in run.told[1:]] == ["by-approval"] * 2
     place.layer = "none"
@@ -117,13 +115,13 @@ def test_a_command_that_was_left_waiting_passes_nothing_on_as_anothers(arena, la
     """Stopped by the next command, which has all rights: its exports are still its own."""
     place = arena(layer)
     calls = [
-        Call("bash", {"command": f"export WGETRC={POISON}; read x </dev/tty"}),
-        Call("bash", {"command": "echo ${WGETRC-unset}", **ALL_RIGHTS}),
+        bash(f"export WGETRC={POISON}; read x </dev/tty"),
+        bash("echo ${WGETRC-unset}", **ALL_RIGHTS),
     ]
-    run = place.run([Reply("", calls), Reply("Done.")], "--yolo")
+    run = place.does(calls, "--yolo")
     assert run.told[1].startswith("unset\n")
     place.layer = "none"
-    calls = [Call("bash", {"command": "echo ${WGETRC-unset}"})]
+    calls = [bash("echo ${WGETRC-unset}")]
     run = place.run_as(
         ["resume", "--last", "go on"], [Reply("", calls), Reply("Done.")], "--no-sandbox", "--yolo"
     )
@@ -157,12 +155,12 @@ def test_an_env_file_that_is_sourced_leaves_no_secret_in_the_record(arena, layer
     place = arena(layer)
     text = "".join(f"{name}='{value}'\n" for name, value in ENV_FILE.items())
     (place.workspace / ".env").write_text(text)
-    calls = [Call("bash", {"command": "set -a; . ./.env"})]
-    place.run([Reply("", calls), Reply("Done.")])
+    calls = [bash("set -a; . ./.env")]
+    place.does(calls)
     found = records(place)
     assert "plain-value" in found
     assert [n for n, value in ENV_FILE.items() if n != "ORDINARY" and value in found] == []
-    calls = [Call("bash", {"command": "echo $ORDINARY"})]
+    calls = [bash("echo $ORDINARY")]
     run = place.run_as(["resume", "--last", "go on"], [Reply("", calls), Reply("Done.")])
     assert run.told[-1].startswith("plain-value\n")
     assert "not restored: APP_COOKIE, DB_PASS" in run.told[-1]
@@ -177,9 +175,9 @@ def test_a_token_of_the_persons_environment_is_masked_everywhere(arena, layer):
     place.agent.env |= {"INTERNAL_TOKEN": token, **ordinary}
     (place.workspace / "notes").write_text(f"the token is {token}, true, postgres, /etc/hosts\n")
     calls = [
-        Call("bash", {"command": "cat notes; base64 -w0 notes"}),
+        bash("cat notes; base64 -w0 notes"),
         Call("read", {"path": "notes"}),
-        Call("bash", {"command": f"curl -H 'X: {token}' http://127.0.0.1:1/"}),
+        bash(f"curl -H 'X: {token}' http://127.0.0.1:1/"),
     ]
     run = place.run([Reply(f"I use {token}.", calls), Reply(f"Done with {token}.")], "-v")
     assert token not in run.stdout + run.stderr

@@ -1,4 +1,5 @@
-"""Ordinary work goes on inside: what the sandbox keeps from attackers it keeps from nobody else."""
+"""Ordinary work goes on inside: what the sandbox keeps from attackers it keeps from nobody else. So
+it is with modes, of which none gives a program of the workspace the person's rights."""
 
 from __future__ import annotations
 
@@ -16,12 +17,18 @@ from pathlib import Path
 import pexpect
 import pytest
 
-from tests.attacks.raids import ALONE, LANDLOCK_ALONE, Arena, one_by_one
+from tests.attacks.raids import (
+    ALONE,
+    IDENTITY,
+    LANDLOCK_ALONE,
+    Arena,
+    bash,
+    every_layer,
+    one_by_one,
+)
 from tests.conftest import LIMIT_S
 from tests.sandbox.sandboxes import LAYERS, git
 from tests.server import Call, ModelServer, Reply
-
-every_layer = pytest.mark.parametrize("layer", LAYERS)
 
 
 def needs(program: str) -> pytest.MarkDecorator:
@@ -30,8 +37,8 @@ def needs(program: str) -> pytest.MarkDecorator:
 
 def works(place: Arena, *commands: str) -> list[str]:
     """What the commands say; each must succeed, unasked."""
-    calls = [Call("bash", {"command": f"{command} && echo WORKED"}) for command in commands]
-    run = place.run([Reply("", calls), Reply("Done.")])
+    calls = [bash(f"{command} && echo WORKED") for command in commands]
+    run = place.does(calls)
     assert [told for told in run.told if not told.rstrip().endswith("WORKED")] == []
     return run.told
 
@@ -39,8 +46,7 @@ def works(place: Arena, *commands: str) -> list[str]:
 @every_layer
 def test_git(arena, layer):
     place = arena(layer)
-    for role in ("AUTHOR", "COMMITTER"):
-        place.agent.env |= {f"GIT_{role}_NAME": "t", f"GIT_{role}_EMAIL": "t@localhost"}
+    place.agent.env |= IDENTITY
     works(
         place,
         "echo new > file && git add file",
@@ -124,10 +130,10 @@ def test_what_fails_only_because_of_the_sandbox_is_told(arena, layer):
             "python3 -c 'import socket; socket.socket()'": "not even on 127.0.0.1",
             "script -qc true /dev/null": "terminals of their own",
         }
-        outcome = place.run([Reply("", [Call("bash", {"command": "echo 1 > $TMPDIR/x"})]), END])
+        outcome = place.run([Reply("", [bash("echo 1 > $TMPDIR/x")]), END])
         assert outcome.told == ["[exit 0, no output]"]
         assert "and $TMPDIR" in str(outcome.requests[0].body["messages"][0])
-    run = place.run([Reply("", [Call("bash", {"command": each}) for each in commands]), END])
+    run = place.run([Reply("", [bash(each) for each in commands]), END])
     for told, (command, word) in zip(run.told, commands.items(), strict=True):
         assert word in told, command
 
@@ -143,8 +149,8 @@ def test_a_command_with_more_rights_can_not_be_traced(arena, layer):
     (place.workspace / "rounds").write_text("0")
     wait = "n=$(cat rounds); until [ $(cat rounds) -gt $((n+2)) ]; do sleep 0.02; done"
     calls = [
-        Call("bash", {"command": "python3 trace.py", "background": True}),
-        Call("bash", {"command": f"bash -c ': {MARK}; {wait}'", "network": True, "reason": "x"}),
+        bash("python3 trace.py", background=True),
+        bash(f"bash -c ': {MARK}; {wait}'", network=True, reason="x"),
     ]
     run = place.run([*one_by_one(calls), END], "--yolo")
     assert not (place.workspace / "traced").exists(), run.told
@@ -176,7 +182,7 @@ def test_where_the_root_may_be_written_tmp_is_still_the_session_s(arena, layer):
     place = arena(layer)
     name = f"mine-{os.urandom(6).hex()}"
     command = f"touch /tmp/{name} {place.outside}/made && echo WORKED"
-    run = place.run([Reply("", [Call("bash", {"command": command})]), END], "--add-dir", "/")
+    run = place.run([Reply("", [bash(command)]), END], "--add-dir", "/")
     assert run.told == ["WORKED"], run.stderr
     assert (place.outside / "made").exists()
     assert list(place.home.glob(f"state/sessions/*/tmp/{name}"))
@@ -240,9 +246,9 @@ def test_a_package_is_installed_once_the_network_was_approved(arena, index, laye
     install = f"env/bin/pip install -q --retries 0 --index-url {index} sample"
     wanted = {"command": install, "network": True, "reason": "it needs the package sample"}
     script = [
-        Reply("", [Call("bash", {"command": install})]),
+        Reply("", [bash(install)]),
         Reply("", [Call("bash", wanted)]),
-        Reply("", [Call("bash", {"command": "env/bin/python -c 'import sample'"})]),
+        Reply("", [bash("env/bin/python -c 'import sample'")]),
         Reply("Done."),
     ]
     with ModelServer(script) as server:
@@ -267,3 +273,55 @@ def test_a_package_is_installed_once_the_network_was_approved(arena, index, laye
     assert told[2] == "installed"
     assert asked >= 1
     assert os.path.isdir(place.workspace / "env")  # noqa: PTH112
+
+
+DAILY = """
+cp /bin/sh tool && chmod +x tool && chmod 755 tool && install -m 755 tool installed
+mkdir -p a/b && echo x > a/b/f && cp -a a copied && tar cf a.tar a && mkdir t && tar xpf a.tar -C t
+python3 -c "import shutil; shutil.copytree('a', 'tree')" && chmod -R u+rwX,go-w a && chmod 1777 t
+git clone -q . cloned && git -C cloned log --oneline && python3 -m venv --without-pip env
+""".strip().splitlines()
+ARCHIVE = """
+import io, tarfile
+with tarfile.open("set-id.tar", "w") as archive:
+    for name, mode in (("plain", 0o644), ("program", 0o4755), ("last", 0o644)):
+        member = tarfile.TarInfo(name)
+        member.mode, member.size = mode, 1
+        archive.addfile(member, io.BytesIO(b"x"))
+"""
+
+
+def told(place: Arena, *commands: str) -> list[str]:
+    calls = [bash(f"{command} && echo WORKED") for command in commands]
+    run = place.does(calls)
+    return [*run.told, run.stderr]
+
+
+@every_layer
+def test_daily_work_with_modes_and_an_archive_that_has_such_a_mode(arena, layer):
+    place = arena(layer)
+    (place.workspace / "make.py").write_text(ARCHIVE)
+    unpack = "python3 make.py && mkdir out && tar xf set-id.tar -C out"
+    *daily, unpacked, changed, _ = told(place, *DAILY, unpack, "chmod u+s tool")
+    assert [text for text in daily if "WORKED" not in text] == []
+    out = place.workspace / "out"
+    assert sorted(path.name for path in out.iterdir()) == ["last", "plain", "program"]
+    for text in (unpacked, changed):
+        assert "Operation not permitted" in text
+        assert "set-user-ID or set-group-ID bit" in text
+    assert (place.workspace / "tool").stat().st_mode & 0o7777 == 0o755
+
+
+@every_layer
+def test_where_folders_hand_down_their_group_it_is_cleared_at_the_end_and_told(arena, layer):
+    """Programs set the bit of folders again there, and no filter tells a folder from a file."""
+    place = arena(layer)
+    place.workspace.chmod(0o2775)
+    shared = "mkdir made && chmod 755 made && chmod -R g+w made && cp -a made again"
+    attack = "cp /bin/sh made/tool && chmod 2755 made/tool"
+    *daily, worked, refused, stderr = told(place, *DAILY, shared, attack, "chmod u+s made/tool")
+    assert [text for text in (*daily, worked) if "WORKED" not in text] == []
+    assert "Operation not permitted" in refused
+    assert place.workspace.joinpath("made/tool").stat().st_mode & 0o7777 == 0o755
+    assert place.workspace.joinpath("made").stat().st_mode & 0o2000
+    assert "made/tool: its set-ID bits were cleared" in stderr

@@ -216,7 +216,7 @@ def test_many_writers_lose_no_rule(tmp_path):
     program = (
         "import sys; from pathlib import Path\n"
         "from agentcli.security.policy.rules import parse_rule\n"
-        "from agentcli.security.policy.saved_rules import SavedRules\n"
+        "from agentcli.security.policy.rules import SavedRules\n"
         "for number in range(20):\n"
         "    text = f'bash(make {sys.argv[2]}-{number})'\n"
         "    SavedRules(Path(sys.argv[1])).add(Path('/a'), [parse_rule(text, 'allow', '')])\n"
@@ -235,7 +235,7 @@ def test_one_writer_is_killed_over_and_over_and_no_rule_is_lost(tmp_path):
         "import os, sys; from pathlib import Path\n"
         "from agentcli.workspace import private\n"
         "from agentcli.security.policy.rules import parse_rule\n"
-        "from agentcli.security.policy.saved_rules import SavedRules\n"
+        "from agentcli.security.policy.rules import SavedRules\n"
         "path, number, place = Path(sys.argv[1]), sys.argv[2], sys.argv[3]\n"
         "def killed(*arguments, **named): os.kill(os.getpid(), 9)\n"
         "if place: setattr(os, place, killed)\n"

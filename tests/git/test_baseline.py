@@ -1,14 +1,19 @@
-"""A sealed folder stays what it was, also while somebody changes it as it is looked at."""
+"""A folder keeps its baseline, also while somebody changes it as it is looked at."""
 
 from __future__ import annotations
 
+import errno
+import fcntl
+import os
 from itertools import count
+from pathlib import Path
 
 import pytest
 
 from agentcli.git import baseline as sealing
 from agentcli.git.baseline import Baseline
 from agentcli.git.quarantine import Quarantine, record_file
+from agentcli.git.watch_record import RecordFile
 from tests.conftest import git
 
 EVIL = "[core]\n\tfsmonitor = evil\n"
@@ -52,3 +57,15 @@ def test_a_pointer_that_git_writes_anew_is_not_taken_for_another(tmp_path, monke
     [finding] = baseline.check(Quarantine(tmp_path / "kept"))
     assert finding.done == "put back as it was"
     assert pointer.read_text() == "gitdir: data\n"
+
+
+def test_a_record_that_can_t_be_locked_is_closed_again(tmp_path, monkeypatch):
+    def refused(*_: object) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    record = tmp_path / "record"
+    monkeypatch.setattr(fcntl, "flock", refused)
+    with pytest.raises(OSError, match="locks"):
+        RecordFile(record)
+    held = [os.path.realpath(link) for link in Path("/proc/self/fd").glob("*")]
+    assert str(record) not in held

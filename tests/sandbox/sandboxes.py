@@ -12,8 +12,8 @@ from pathlib import Path
 from agentcli.errors import ConfigError
 from agentcli.sandbox.environment import command_environment
 from agentcli.sandbox.scope_finder import find_access_scope
-from agentcli.sandbox.seccomp import _system_calls, seccomp_installer
 from agentcli.sandbox.selection import Sandbox, choose_sandbox
+from agentcli.sandbox.system_calls import _system_calls, seccomp_installer
 from agentcli.shell.interpreter import CommandResult
 from agentcli.shell.shell import Shell
 from agentcli.workspace.private import OutputFolder

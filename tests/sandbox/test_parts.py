@@ -14,8 +14,8 @@ import pytest
 from agentcli.sandbox.hints import refused_by_sandbox
 from agentcli.sandbox.scope_finder import find_access_scope
 from agentcli.sandbox.seatbelt import seatbelt_profile
-from agentcli.sandbox.seccomp import AF_INET, AF_INET6, AF_UNIX, _system_calls, seccomp_program
 from agentcli.sandbox.selection import Sandbox
+from agentcli.sandbox.system_calls import AF_INET, AF_INET6, AF_UNIX, _system_calls, seccomp_program
 from agentcli.workspace.scope import AccessScope
 from tests.sandbox import layer_table
 from tests.sandbox.sandboxes import git, make_repository

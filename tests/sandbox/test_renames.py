@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from agentcli.sandbox.renames import Renames
+from agentcli.sandbox.system_calls import Renames
 from tests.sandbox.sandboxes import LAYERS, make_place
 
 has_bubblewrap = pytest.mark.skipif("bubblewrap" not in LAYERS, reason="needs bubblewrap")

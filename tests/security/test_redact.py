@@ -16,8 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentcli.events.progress import ToolOutput
-from agentcli.security.redact import MASK, Redactor
+from agentcli.security.redact import MASK, Redactor, is_secret, masked_values
 from agentcli.sessions.session import StreamRedactor
+from tests.strategies import json_values
 from tests.tables import each_row
 
 
@@ -298,3 +299,125 @@ def test_no_text_makes_it_slow(text):
     """Work that grows with the square of the length would take minutes here."""
     Redactor().text(text)
     Redactor().safe_prefix_length(text)
+
+
+SECRET = {
+    "DB_PASS": "x",
+    "DBPASS": "x",
+    "PGPASSWORD": "x",
+    "MYSQL_PWD": "x",
+    "SENTRY_DSN": "x",
+    "APP_COOKIE": "x",
+    "GITHUB_TOKEN": "x",
+    "githubToken": "x",
+    "MY_APIKEY": "x",
+    "SSH_KEY": "x",
+    "STRIPE": "sk_live_" + "a1" * 12,
+    "DATABASE_URL": "postgres://me:hunter2@host/db",
+    "AMQP": "amqps://user:pw@host",
+    "SENTRY": "https://0123456789abcdef0123@o1.ingest.example.org/1",
+    "AZURE": "DefaultEndpointsProtocol=https;AccountKey=abc==",
+    "SLACK": "https://hooks.slack.com/services/T0/B0/xyz",
+    "JSON": "-----BEGIN RSA PRIVATE KEY-----",
+}
+SECRET_VARIABLES_ORDINARY = {
+    "PATH": "/usr/bin",
+    "PWD": "/w",
+    "OLDPWD": "/w",
+    "SSH_ASKPASS": "/usr/bin/askpass",
+    "SSH_AUTH_SOCK": "/tmp/agent",
+    "TOKENIZERS_PARALLELISM": "false",
+    "GIT_AUTHOR_NAME": "A",
+    "PYTHONHASHSEED": "0",
+    "API_URL": "https://example.org/v1",
+    "PROXY": "http://proxy:3128",
+    "KEYBOARD": "de",
+    "EDITOR": "vim",
+}
+
+
+@each_row("name", SECRET)
+def test_a_secret_is_known_by_its_name_or_by_the_form_of_its_value(name):
+    assert is_secret(name, SECRET[name])
+
+
+@each_row("name", SECRET_VARIABLES_ORDINARY)
+def test_what_is_ordinary_is_no_secret(name):
+    assert not is_secret(name, SECRET_VARIABLES_ORDINARY[name])
+
+
+@each_row(
+    "value",
+    [
+        *(
+            "s3cr3tpw",
+            "hunter2hunter2",
+            "correct horse battery",
+            "kP9vQ2xL7mN4",
+            "a1b2c3d4e5f6a7b8",
+        ),
+        *("p@ssw0rd!x1y", "abcdefghijklmnopqrst", "postgres://me:hunter2@host/db"),
+        "https://0123456789abcdef0123@o1.ingest.example.org/1",
+    ],
+)
+def test_a_value_that_nobody_writes_by_accident_is_masked(value):
+    assert list(masked_values({"APP_TOKEN": value})) == [value]
+    assert list(masked_values({"APP_TOKEN": f" {value}\n"})) == [value]
+
+
+@each_row(
+    "value",
+    [
+        *("", "1", "true", "test", "password", "password123", "postgres", "changeme-123", "admin"),
+        *(
+            "development",
+            "localhost",
+            "12345678901234567890",
+            "aaaaaaaaaaaaaaaaaaaaaaa",
+            "xxxxxxxx",
+        ),
+        *("/home/me/.ssh/id_ed25519", "~/keys/one", "./secrets/token", "/usr/bin/pass-1"),
+        *("https://example.org/token", "python-3.11", "v1.2.3-rc1", "token", "alice-smith"),
+    ],
+)
+def test_a_value_that_is_ordinary_text_is_not_masked(value):
+    assert list(masked_values({"APP_TOKEN": value})) == []
+
+
+def test_what_another_variable_says_openly_is_not_masked():
+    environ = {"USER": "alice42smith", "DB_PASS": "alice42smith", "HOST": "kP9vQ2xL7mN4"}
+    assert list(masked_values({**environ, "API_KEY": "kP9vQ2xL7mN4"})) == []
+
+
+@given(st.dictionaries(st.text(), st.text()))
+def test_any_environment_can_be_asked(environ):
+    assert set(masked_values(environ)) <= {value.strip() for value in environ.values()}
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [
+        "sk-ant-" + "x1Y-" * 8,
+        "sk-proj-abcdefghijklmnopqrstuvwx",
+        "ghp_abcdefghijklmnopqrstuvwxyz0123456789",
+        "AKIAIOSFODNN7EXAMPLE",
+        "-----BEGIN RSA PRIVATE KEY-----\nabc\n-----END RSA PRIVATE KEY-----",
+        "my-own-secret-value",
+    ],
+)
+@given(before=st.text(max_size=5), data=json_values)
+def test_secrets_are_masked_at_any_depth(secret, before, data):
+    redact = Redactor(["my-own-secret-value"])
+    masked = redact({"a": [data, {"b": f"{before} {secret} "}], f"key {secret}": 1})
+    assert secret not in str(masked)
+    assert MASK in str(masked)
+
+
+def test_a_password_in_an_address_is_masked_and_the_rest_stays():
+    masked = Redactor().text("git clone https://me:hunter22@example.org/x.git")
+    assert masked == f"git clone https://{MASK}@example.org/x.git"
+
+
+@given(json_values)
+def test_what_holds_no_secret_is_the_same_object(data):
+    assert Redactor(["my-own-secret-value"])(data) is data

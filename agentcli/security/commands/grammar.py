@@ -107,12 +107,7 @@ def _in_ascii(text: str, source: bytes) -> bytes:
     stand_in = next((sign for sign in _STAND_INS if sign not in text), None)
     if stand_in is None:
         raise Unreadable("it consists of control characters")
-    return bytes(source.translate(_beyond_ascii_to(stand_in)))
-
-
-@functools.cache
-def _beyond_ascii_to(sign: str) -> bytes:
-    return bytes(code if code < 0x80 else ord(sign) for code in range(256))
+    return source.translate(bytes(c if c < 0x80 else ord(stand_in) for c in range(256)))
 
 
 _WORDS = frozenset(

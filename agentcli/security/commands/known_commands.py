@@ -47,14 +47,12 @@ class KnownCommand:
         for word in words[max(given, len(self.words)) :]:
             if word == "--" and self.rest:
                 return None
-            if word is None or not self._follows(word):
+            if word is None:
+                return "?"
+            is_operand = not word.startswith("-") and self.operands.fullmatch(word)
+            if not (self.options.fullmatch(word) or is_operand):
                 return word or "?"
         return None
-
-    def _follows(self, word: str) -> bool:
-        if self.options.fullmatch(word):
-            return True
-        return not word.startswith("-") and bool(self.operands.fullmatch(word))
 
 
 def known_command(words: Words) -> KnownCommand | None:
@@ -127,11 +125,19 @@ def danger_beyond(words: Words, given: int) -> Found | None:
             if places[-1] >= given:
                 return Found(" ".join(row.words), row.why)
             continue
-        end = max(next_words(bare, 1), default=len(bare)) if row.before else _end(bare)
+        known = known_command(bare)
+        end = len(bare)
+        if row.before:
+            end = max(next_words(bare, 1), default=end)
+        elif known is not None and known.rest and "--" in bare:
+            # The rest goes to the project's program.
+            end = bare.index("--")
         for at in range(max(1, given), end):
             word = bare[at]
             if at not in places and word is not None and row.includes(word):
-                if _is_harmless(bare, word, row):
+                # A separate option may only begin like a dangerous one.
+                named = not word.startswith("--") or word.partition("=")[0] in row.options
+                if not named and known is not None and known.options.fullmatch(word):
                     continue
                 return Found(word, row.why)
     return None
@@ -151,13 +157,6 @@ def next_words(words: Words, at: int) -> Iterator[int]:
                 return
             follows_option = False
         at += 1
-
-
-def _end(words: Words) -> int:
-    """Return where the command's own options end, because the rest goes to the project's
-    program."""
-    known = known_command(words)
-    return words.index("--") if known is not None and known.rest and "--" in words else len(words)
 
 
 def _places(words: Words, wanted: Sequence[str]) -> tuple[int, ...] | None:
@@ -182,14 +181,6 @@ def _is_option(word: str, option: str) -> bool:
         return name == option or (len(name) >= _SHORTEST and option.startswith(name))
     # Short options can be bundled, and a value may follow without a space.
     return not word.startswith("--") and option[1] in word[1:].partition("=")[0]
-
-
-def _is_harmless(words: Words, word: str, row: Danger) -> bool:
-    """Return whether `word` is a separate option that only begins like a dangerous one."""
-    if word.partition("=")[0] in row.options or not word.startswith("--"):
-        return False
-    known = known_command(words)
-    return known is not None and bool(known.options.fullmatch(word))
 
 
 @functools.cache

@@ -82,7 +82,10 @@ class _Reader(ast.NodeVisitor):
         if name in _SHELL_CALLS and node.args:
             self._command(node.args[0])
         elif name in _QUERYING and node.args:
-            self._query(node.args[0])
+            query = node.args[0]
+            inner = query.args[0] if isinstance(query, ast.Call) and query.args else query
+            if (text := self._text(inner)) is not None:
+                self._found.queries.append(text)
         elif name in _SPREAD_CALLS:
             self._spread(node.args)
         elif name == "kill" and node.args and ast.unparse(node.args[0]) == "-1":
@@ -106,11 +109,6 @@ class _Reader(ast.NodeVisitor):
         self.generic_visit(node)
 
     visit_Constant = visit_BinOp = visit_JoinedStr = _literal  # noqa: N815
-
-    def _query(self, node: ast.expr) -> None:
-        inner = node.args[0] if isinstance(node, ast.Call) and node.args else node
-        if (text := self._text(inner)) is not None:
-            self._found.queries.append(text)
 
     def _is_path(self, node: ast.expr) -> bool:
         match node:
@@ -191,7 +189,9 @@ class _Reader(ast.NodeVisitor):
     def _result(self, name: str, func: ast.expr, arguments: list[ast.expr]) -> str | None:
         if name in ("Path", "PosixPath", "join", "str", "fspath", "abspath", "realpath"):
             return self._joined(arguments, _path) if arguments else None
-        if name == "home" or (name in ("getenv", "get") and _is_home(arguments)):
+        variable = arguments[0] if arguments else None
+        is_home = isinstance(variable, ast.Constant) and variable.value == "HOME"
+        if name == "home" or (name in ("getenv", "get") and is_home):
             return self._home
         if name in ("cwd", "getcwd"):
             return self._cwd
@@ -219,11 +219,6 @@ def _called(node: ast.expr) -> str:
 
 def _path(parts: list[str]) -> str:
     return os.path.join("", *parts)  # noqa: PTH118
-
-
-def _is_home(arguments: list[ast.expr]) -> bool:
-    first = arguments[0] if arguments else None
-    return isinstance(first, ast.Constant) and first.value == "HOME"
 
 
 def _writes(arguments: list[str | None]) -> bool:

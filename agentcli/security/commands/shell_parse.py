@@ -59,10 +59,9 @@ def parse_script(text: str) -> Script:
     judged whole, `unclear` says why, and the commands found so far are returned."""
     try:
         return _parse(text, _Around(), _Limits())
-    except Unreadable as reason:
-        return _unread(str(reason))
-    except RecursionError:
-        return _unread("it is nested too deeply")
+    except (Unreadable, RecursionError) as error:
+        reason = str(error) if isinstance(error, Unreadable) else "it is nested too deeply"
+        return Script((), reason, doubts=(reason,), read=False)
 
 
 @dataclass(frozen=True)
@@ -122,21 +121,12 @@ def _parse(
     )
 
 
-def _unread(reason: str) -> Script:
-    return Script((), reason, doubts=(reason,), read=False)
-
-
 def _strange_line_ends(text: str) -> str:
     """Return a doubt about line continuations. A backslash at the end of a line joins it with the
     next one, and only between words does the grammar treat this as bash does."""
     if re.search(r"(?<![ \t])\\\n|\\\n[ \t]*(?:\n|$)", text) or ("\\\n" in text and "<<" in text):
         return "a backslash at the end of a line joins words"
     return ""
-
-
-def _stands_alone(assignment: Node) -> bool:
-    parent = assignment.parent
-    return parent is None or parent.type not in ("command", "c_style_for_statement")
 
 
 @dataclass
@@ -245,7 +235,9 @@ class _Reader:
         name = self._assigned_name(node)
         self.named[name] = None
         self.visit_value(node)
-        if node.type == "variable_assignment" and _stands_alone(node):
+        around_it = node.parent.type if node.parent is not None else ""
+        is_alone = around_it not in ("command", "c_style_for_statement")
+        if node.type == "variable_assignment" and is_alone:
             self.emit([], [name], self.text(node), around)
 
     def visit_value(self, node: Node) -> None:

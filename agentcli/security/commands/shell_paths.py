@@ -45,11 +45,12 @@ class Target:
 
     def names(self, place: Path) -> bool:
         """Return whether it is `place` itself, or all of its content."""
-        return any(
-            _matches(_relative(place, base), pattern)
-            for base in self.places
-            for pattern in _without_everything(self.pattern)
-        )
+        patterns = [self.pattern]
+        while patterns[-1] and _EVERYTHING.fullmatch(patterns[-1][-1]):
+            # All content of a folder stands for it.
+            patterns.append(patterns[-1][:-1])
+        relative = [_relative(place, base) for base in self.places]
+        return any(_matches(parts, pattern) for parts in relative for pattern in patterns)
 
     def holds(self, place: Path) -> bool:
         """Return whether it is `place` or a folder above it."""
@@ -103,14 +104,6 @@ def _matches(parts: tuple[str, ...] | None, pattern: tuple[str, ...]) -> bool:
         fnmatchcase(part, glob) and (part.startswith(".") <= glob.startswith((".", "[.]")))
         for part, glob in zip(parts, pattern, strict=True)
     )
-
-
-def _without_everything(pattern: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-    """Yield `pattern`, and without a `*` at its end: all content of a folder stands for it."""
-    yield pattern
-    while pattern and _EVERYTHING.fullmatch(pattern[-1]):
-        pattern = pattern[:-1]
-        yield pattern
 
 
 @dataclass(frozen=True)
@@ -276,7 +269,11 @@ def _braces(word: list[Part]) -> Iterator[list[Part]]:
     if not 0 < len(openings) <= _MOST_BRACES:
         yield word
         return
-    before, after = word[: openings[-1]], _split_at_marks(word[openings[-1] + 1 :])
+    before, after = word[: openings[-1]], []
+    for part in word[openings[-1] + 1 :]:
+        # Unquoted commas and closing braces become parts of their own.
+        texts = re.split(r"([,}])", part.text) if part.kind == "plain" else [part.text]
+        after += [Part(part.kind, text) for text in texts]
     end = after.index(_CLOSING) if _CLOSING in after else -1
     inside = after[: max(end, 0)]
     if len(inside) == 1 and (letters := _RANGE.fullmatch(inside[0].text)):
@@ -294,12 +291,3 @@ def _braces(word: list[Part]) -> Iterator[list[Part]]:
         return
     for choice in choices:
         yield from _braces([*before, *choice, *after[end + 1 :]])
-
-
-def _split_at_marks(word: list[Part]) -> list[Part]:
-    """Return the parts of a word with unquoted commas and closing braces as parts of their own."""
-    found: list[Part] = []
-    for part in word:
-        texts = re.split(r"([,}])", part.text) if part.kind == "plain" else [part.text]
-        found += [Part(part.kind, text) for text in texts]
-    return found

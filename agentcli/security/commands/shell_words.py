@@ -280,12 +280,9 @@ def tokens(text: str) -> list[Token] | None:
         else:
             while at < len(text) and text[at] not in _WORD_ENDS:
                 unit, at = _unit(text, at)
-                if any(map(_is_beyond, unit)):
-                    return None
+                for part in unit:
+                    braces = part.kind == "parameter" and part.text.startswith("{")
+                    if braces or part.kind in ("command", "torn"):
+                        return None
             found.append(Token(start, at, False))
     return found
-
-
-def _is_beyond(part: Part) -> bool:
-    braces = part.kind == "parameter" and part.text.startswith("{")
-    return braces or part.kind in ("command", "torn")

@@ -85,8 +85,8 @@ def grant_objection(text: str, covers: Callable[[str], bool]) -> str:
         try:
             parsed = parse_rule(rule, "allow", _WRITTEN)
         except ConfigError as error:
-            told = error.message.removeprefix(f"{_WRITTEN}: ")
-            return f"{told}; {error.hint}" if error.hint else told
+            message = error.message.removeprefix(f"{_WRITTEN}: ")
+            return f"{message}; {error.hint}" if error.hint else message
         if parsed.tool == "bash" and not parsed.pattern:
             return "that would allow every command; name one"
     if not covers(text):

@@ -161,7 +161,7 @@ class HardBlocks:
             reason = (
                 self._stops(command.words, text)
                 or _asks_for_a_password(command)
-                or self._harms(command, expander)
+                or next(filter(None, map(self._effect, effects(command, expander))), "")
                 or self._touches_own(command, expander)
             )
             if reason:
@@ -226,9 +226,6 @@ class HardBlocks:
             return "it would kill every process of the user"
         return ""
 
-    def _harms(self, command: SimpleCommand, expander: Expander) -> str:
-        return next(filter(None, map(self._effect, effects(command, expander))), "")
-
     def _effect(self, effect: Effect) -> str:
         self._go_on()
         verb, target, recursive = effect
@@ -238,7 +235,8 @@ class HardBlocks:
             if place in _RAW_ACCESS:
                 return f"it would write to {place}, which acts on the whole computer"
         if verb in ("delete", "move") or (recursive and verb == "change the permissions of"):
-            for place, what in self._precious():
+            homes = dict.fromkeys((self.scope.home, Path(self._expander.home)), "the home folder")
+            for place, what in (*homes.items(), *((path, "a system folder") for path in _SYSTEM)):
                 if target.names(place) or (what != "a system folder" and target.holds(place)):
                     return f"it would {verb} {place}, {what}"
         holds_own = verb in ("delete", "move") and any(map(target.holds, self.scope.agent_files))
@@ -249,12 +247,6 @@ class HardBlocks:
                 if target.names(place) and not (verb == "write" and place.is_dir()):
                     return f"it would {verb} {place}, which holds the history of the workspace"
         return ""
-
-    def _precious(self) -> Iterator[tuple[Path, str]]:
-        for place in {self.scope.home, Path(self._expander.home)}:
-            yield place, "the home folder"
-        for place in _SYSTEM:
-            yield place, "a system folder"
 
     def _git(self) -> Iterator[Path]:
         roots = {self.scope.workspace, *self.scope.writable}
@@ -357,17 +349,12 @@ def _is_fork_bomb(text: str) -> bool:
         name = found["named"] or (before and before[1])
         end = plain.find("}", found.end(), found.end() + _LONGEST_BODY)
         body = plain[found.end() : end if end >= 0 else found.end() + _LONGEST_BODY]
-        if name and _starts_itself_twice(name, body):
-            return True
+        if name and body.count(name) >= 2:
+            escaped = re.escape(name)
+            twice = rf"(?<![\w.-]){escaped}\s{{0,9}}(?:\|&?|&)\s{{0,9}}{escaped}(?![\w.-])"
+            if re.search(twice, body):
+                return True
     return False
-
-
-def _starts_itself_twice(name: str, body: str) -> bool:
-    if body.count(name) < 2:
-        return False
-    name = re.escape(name)
-    twice = rf"(?<![\w.-]){name}\s{{0,9}}(?:\|&?|&)\s{{0,9}}{name}(?![\w.-])"
-    return re.search(twice, body) is not None
 
 
 def _hidden_scripts(text: str, script: Script, expander: Expander) -> Iterator[str]:

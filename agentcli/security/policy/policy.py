@@ -33,8 +33,13 @@ from agentcli.security.policy.command_rules import (
     judge_allowed,
 )
 from agentcli.security.policy.grants import grant_choices, grant_for, grant_objection
-from agentcli.security.policy.hidden_files import may_run_elsewhere, names_hidden, shows_secret
-from agentcli.security.policy.losses import Losses, losses
+from agentcli.security.policy.named_files import (
+    Losses,
+    losses,
+    may_run_elsewhere,
+    names_hidden,
+    shows_secret,
+)
 from agentcli.security.policy.rule import Decision, Rule, is_loopback
 from agentcli.security.policy.rules import (
     UNSANDBOXED,
@@ -120,11 +125,16 @@ class Policy:
         if its path can't be resolved. Otherwise `_answer` decides, and the first reason found there
         is given."""
         try:
-            place = self._place(action)
+            path = path_of(action)
+            place = None if path is None else Path(os.path.realpath(self.locate(path)))
         except (ToolError, OSError) as error:
             place, answer = None, _Answer("deny", f"its path can't be resolved: {error}")
         else:
-            answer = self._answer(self._case(action, place, grants))
+            script = None
+            if isinstance(action, CmdRunAction) and action.job is None:
+                script = parse_script(action.command)
+            case = _Case(action, place, script, grants, self._git_doubt_of(action))
+            answer = self._answer(case)
         reason = answer.reason
         if answer.decision == "ask" and (folder := self._folder_elsewhere(action)):
             reason += f"; it would run in {folder}"
@@ -165,7 +175,12 @@ class Policy:
             return []
         grants = [made] if isinstance(made, str) else made
         if self._leaves_sandbox(action):
-            grants = ["; ".join(map(_out_of_sandbox, split_grants(grant))) for grant in grants]
+            grants = [
+                "; ".join(
+                    f"{UNSANDBOXED}{rule.removeprefix('bash')}" for rule in split_grants(grant)
+                )
+                for grant in grants
+            ]
         return [grant for grant in grants if grant and self._covers(action, grant)]
 
     def _covers(self, action: Action, grant: str) -> bool:
@@ -177,8 +192,7 @@ class Policy:
     def _answer(self, case: _Case) -> _Answer:
         """Decide in this order; the first check with an answer gives it."""
         return (
-            self._hard_block(case)
-            or self._hidden(case)
+            self._blocked_or_hidden(case)
             or self._denied(case)
             or self._refused_in_plan_mode(case)
             or self._asked_by_rule(case)
@@ -186,25 +200,17 @@ class Policy:
             or self._by_mode(case)
         )
 
-    def _case(self, action: Action, place: Path | None, grants: Sequence[str]) -> _Case:
-        script = None
-        if isinstance(action, CmdRunAction) and action.job is None:
-            script = parse_script(action.command)
-        return _Case(action, place, script, grants, self._git_doubt_of(action))
-
-    def _hard_block(self, case: _Case) -> _Answer | None:
-        reason = self.blocked(case.action)
-        return _Answer("deny", reason, "hard block", Risk.HIGH) if reason else None
+    def _blocked_or_hidden(self, case: _Case) -> _Answer | None:
+        if reason := self.blocked(case.action):
+            return _Answer("deny", reason, "hard block", Risk.HIGH)
+        if case.place is None or self.scope.may_read(case.place):
+            return None
+        return _Answer("deny", f"{case.place} is hidden from the agent", "hidden")
 
     @property
     def _start(self) -> str:
         """The folder that commands start in."""
         return self.cwd() or str(self.scope.workspace)
-
-    def _place(self, action: Action) -> Path | None:
-        """Return where the path of a file tool really leads."""
-        path = path_of(action)
-        return None if path is None else Path(os.path.realpath(self.locate(path)))
 
     def _folder_elsewhere(self, action: Action) -> str:
         """Return the folder in which a command would run if that is not the workspace, else "".
@@ -244,24 +250,19 @@ class Policy:
             return why
         return self.git().reading_objection(Path(self._start))
 
-    def _hidden(self, case: _Case) -> _Answer | None:
-        if case.place is None or self.scope.may_read(case.place):
-            return None
-        return _Answer("deny", f"{case.place} is hidden from the agent", "hidden")
-
     def _denied(self, case: _Case) -> _Answer | None:
         rule, script = self._matching("deny", case), case.script
         if rule is None:
             return None
-        told = f"the rule {rule} of {rule.origin} denies it"
+        message = f"the rule {rule} of {rule.origin} denies it"
         if script is not None and len(script.commands) > 1:
             parts = (
                 p
                 for p in script.commands
                 if first_forbidding_rule((rule,), replace(script, commands=(p,)))
             )
-            told = next((quoted(told, part.written) for part in parts), told)
-        return _Answer("deny", told, str(rule))
+            message = next((quoted(message, part.written) for part in parts), message)
+        return _Answer("deny", message, str(rule))
 
     def _matching(self, decision: Literal["deny", "ask"], case: _Case) -> Rule | None:
         rules = of_decision(self.rules, decision)
@@ -284,9 +285,9 @@ class Policy:
     def _refused_in_plan_mode(self, case: _Case) -> _Answer | None:
         if self.mode != "plan" or self._only_reads(case):
             return None
-        told = "plan mode only reads and changes nothing"
+        message = "plan mode only reads and changes nothing"
         why = self._looked_like_reading(case)
-        return _Answer("deny", f"{told}; {why}" if why else told, "plan")
+        return _Answer("deny", f"{message}; {why}" if why else message, "plan")
 
     def _asked_by_rule(self, case: _Case) -> _Answer | None:
         """Ask if an asking rule matches. In every mode, also ask about a script that can't be
@@ -458,25 +459,26 @@ class Policy:
                 return "the file is outside the folders that may be written"
             return self._of_edits()
         if isinstance(action, MemoryAction):
-            told_everywhere = "notes about the user are shared with sessions in all projects"
-            return told_everywhere if action.target == "user" else self._of_edits()
+            why = "notes about the user are shared with sessions in all projects"
+            return why if action.target == "user" else self._of_edits()
         if isinstance(action, CmdRunAction) and self._escalates(action) and self.contained:
             wanted = "to run outside the sandbox" if action.unsandboxed else "network access"
             return f"it wants {wanted}"
         if isinstance(action, MCPAction):
             return f"it calls a tool of the server {action.server}, which may do anything"
-        if isinstance(action, BrowseInteractiveAction) and self._stays(action.url):
+        # Nothing can leave from a page that was visited before, or that comes from a server that
+        # commands started in their sandbox.
+        if isinstance(action, BrowseInteractiveAction) and (
+            action.url is None or (self.own_loopback and is_loopback(action.url))
+        ):
             return ""
         if effect == "network":
             return "" if self.network else "it reaches the network"
         if self._is_contained(action):
             return ""
-        return f"no sandbox contains {_kind_of_action(action)}"
-
-    def _stays(self, url: str | None) -> bool:
-        """Return whether a page was visited before or comes from a server that commands started in
-        their sandbox: nothing can leave from there."""
-        return url is None or (self.own_loopback and is_loopback(url))
+        tool = tool_name(action)
+        kinds = {"bash": "commands", "python": "python code"}
+        return f"no sandbox contains {kinds.get(tool, f'what {tool} does')}"
 
     def _of_edits(self) -> str:
         """Return why an edit within the writable places must be asked about; "" if it need not."""
@@ -486,14 +488,5 @@ class Policy:
 
     def _ask(self, action: Action, reason: str, rule: str) -> _Answer:
         risk, why = self.rate(action)
-        told = f"{reason}; high risk: {why}" if risk >= Risk.HIGH and why else reason
-        return _Answer("ask", told, rule, risk)
-
-
-def _out_of_sandbox(rule: str) -> str:
-    return f"{UNSANDBOXED}{rule.removeprefix('bash')}"
-
-
-def _kind_of_action(action: Action) -> str:
-    kinds = {"bash": "commands", "python": "python code"}
-    return kinds.get(tool_name(action), f"what {tool_name(action)} does")
+        message = f"{reason}; high risk: {why}" if risk >= Risk.HIGH and why else reason
+        return _Answer("ask", message, rule, risk)

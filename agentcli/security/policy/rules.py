@@ -83,8 +83,8 @@ def check_rule(rule: Rule, tools: Mapping[str, Pattern]) -> Rule:
         near = difflib.get_close_matches(rule.tool.casefold(), known, n=1, cutoff=0.75)
         if near or "*" in rule.tool:
             hint = f"did you mean {near[0]}?" if near else _EXAMPLES
-            told = f"{rule.origin}: {str(rule)!r} is for a tool that doesn't exist"
-            raise ConfigError(told, hint=hint)
+            message = f"{rule.origin}: {str(rule)!r} is for a tool that doesn't exist"
+            raise ConfigError(message, hint=hint)
     kind = known.get(rule.tool, "")
     if kind == "url" and rule.pattern and not re.fullmatch(r"domain:[\w.-]+", rule.pattern):
         raise ConfigError(
@@ -92,8 +92,8 @@ def check_rule(rule: Rule, tools: Mapping[str, Pattern]) -> Rule:
             hint=f"write it as {rule.tool}(domain:example.org)",
         )
     if rule.pattern and not kind:
-        told = f"{rule.origin}: {rule.tool} takes no pattern"
-        raise ConfigError(told, hint=f"write it as {rule.tool}")
+        message = f"{rule.origin}: {rule.tool} takes no pattern"
+        raise ConfigError(message, hint=f"write it as {rule.tool}")
     return rule
 
 

@@ -1,12 +1,14 @@
-"""Finds what an action names and would destroy without a checkpoint to restore it from.
+"""Checks the files that an action names: whether an uncontained command would show what is hidden,
+which a sandbox would hide anyway, and what would be destroyed without a checkpoint to restore it
+from.
 
 If its words are known only when it runs, a contained command may change any file. Only files that
 it names are checked; otherwise a single large file in the workspace would make us ask about every
-such command.
-"""
+such command."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -27,12 +29,164 @@ from agentcli.security.commands.effects import (
     system_command_name,
 )
 from agentcli.security.commands.python_code import read_python
-from agentcli.security.commands.script import SimpleCommand, quoted
+from agentcli.security.commands.script import Script, SimpleCommand, quoted
 from agentcli.security.commands.shell_parse import parse_script
 from agentcli.security.commands.shell_paths import Expander, Target
 from agentcli.security.risk_rating import risk_names, risk_pattern
 from agentcli.workspace.folders import walk
+from agentcli.workspace.guard import looks_secret
 from agentcli.workspace.scope import AccessScope, Coverage
+
+_SEARCH_BELOW = frozenset(("grep", "egrep", "fgrep", "rg", "diff"))
+"""Commands that show the content of the files below a folder that they are given."""
+_SHOW_NO_CONTENT = frozenset(
+    (
+        *("[", "basename", "cd", "df", "dirname", "du", "echo", "file", "find", "ls", "printf"),
+        *("readlink", "realpath", "stat", "test", "tree", "whereis", "which"),
+    )
+)
+_RECURSIVE = re.compile(r"-[^-efmABCdD]*[rR].*|--r.*|--der.*|--dir.*|-d.*")
+"""Options with which grep searches folders, without any name the one it is started in."""
+_PATTERN_GIVEN = re.compile(r"-[^-mABCdDgtTjrEM]*[ef].*|--(?:regexp|file).*")
+_OF_A_PROCESS = re.compile(r"/proc/(?:\d+|self|thread-self|kcore|kmsg)(?:/(?P<inside>.*))?", re.S)
+_FACTS = frozenset(
+    ("cgroup", "comm", "io", "limits", "mountinfo", "mounts", "stat", "statm", "status")
+)
+"""Files of a process that show neither its environment nor its memory, files or arguments."""
+_PROCESSES = Path("/proc")
+_UP_AFTER_GLOB = re.compile(r".*[*?[].*/\.\.(?:/.*)?", re.S)
+_MOST_ENTRIES = 50_000
+"""Entries of folders that are compared with a pattern."""
+
+
+def names_hidden(script: Script, scope: AccessScope, start: str) -> bool:
+    """Return whether a part of `script`, run in `start`, names a hidden file or searches a folder
+    above one. Homes of other users count as hidden, and so do what processes keep in /proc, places
+    that can't be resolved, and whatever is in a folder that is not known."""
+    expander = Expander(start, str(scope.home))
+    return any(
+        here.cwd is None or _leads_to_hidden(scope, part, here)
+        for part in script.commands
+        for here in expander.around(part)
+    )
+
+
+def shows_secret(part: SimpleCommand, scope: AccessScope, start: str) -> bool:
+    """Return whether a part of a script that was started in `start` may show a file that looks like
+    a secret and was not given to the session."""
+    if part.name in _SHOW_NO_CONTENT:
+        return False
+    places: list[Path] = []
+    for here in Expander(start, str(scope.home)).around(part):
+        places += _named(part, here)
+        for target in here.targets(None, part.unknown):
+            places += _matches(target, scope) or ()
+    return any(not scope.is_given(p) and looks_secret(str(p), scope.home) for p in places)
+
+
+def may_run_elsewhere(part: SimpleCommand, scope: AccessScope, start: str) -> bool:
+    """Return whether a part that shows content may run in another folder than its words say, as a
+    `cd` before it fails if there is no such folder."""
+    if part.name in _SHOW_NO_CONTENT or not (part.cwd or part.moves):
+        return False
+    folders = (here.cwd for here in Expander(start, str(scope.home)).around(part))
+    return not all(
+        folder and Path(folder).is_dir() and os.access(folder, os.X_OK) for folder in folders
+    )
+
+
+def _texts(part: SimpleCommand) -> set[str]:
+    """Return the known words that may be paths."""
+    known = [word for word in part.words[1:] if word]
+    known += [redirect.target for redirect in part.redirects if redirect.target]
+    return {text for word in known for text in (word, word.partition("=")[2])} - {""}
+
+
+def _named(part: SimpleCommand, here: Expander) -> list[Path]:
+    texts = list(_texts(part))
+    for word in part.words[1:]:
+        if word and word.startswith("-") and not word.startswith("--"):
+            # A path may stand at the end of short options (-fFILE, -nfFILE).
+            texts += (word[at:] for at in range(2, len(word)))
+    return [place for text in texts for place in here.literal(text).places]
+
+
+def _leads_to_hidden(scope: AccessScope, part: SimpleCommand, here: Expander) -> bool:
+    words = (*_texts(part), *part.unknown)
+    if any(text[0] == "~" and text[1:2] not in ("", "/") for text in words):
+        return True
+    named = _named(part, here)
+    patterns = here.targets(None, part.unknown)
+    if any(_matches(target, scope) is None for target in patterns):
+        return True
+    searched = [place for target in patterns for place in target.places]
+    if part.name in _SEARCH_BELOW or (part.name == "git" and "diff" in part.words):
+        searched += named
+        if _searches_its_folder(part, here):
+            searched.append(Path(os.path.realpath(here.cwd or "/")))
+    return any(_is_hidden(place, scope) for place in (*named, *searched)) or any(
+        hidden.is_relative_to(place) for place in searched for hidden in (*scope.hidden, _PROCESSES)
+    )
+
+
+def _searches_its_folder(part: SimpleCommand, here: Expander) -> bool:
+    """Return whether it may search the folder that it is started in, as it names no other."""
+    words = [word for word in part.words[1:] if word]
+    if part.name == "diff" or (part.name != "rg" and not any(map(_RECURSIVE.fullmatch, words))):
+        return False
+    if any(map(_PATTERN_GIVEN.fullmatch, words)):
+        return True
+    return not any(
+        place.exists()
+        for word in words
+        if not word.startswith("-")
+        for place in here.literal(word).places
+    )
+
+
+def _matches(target: Target, scope: AccessScope) -> list[Path] | None:
+    """Return what matches a pattern now; None if anything on the way may be hidden, through links
+    too."""
+    if target.pattern and (target.within(_PROCESSES) or _UP_AFTER_GLOB.fullmatch(target.written)):
+        return None
+    found = [*target.places]
+    left = _MOST_ENTRIES
+    for glob in target.pattern:
+        inner: list[Path] = []
+        for folder in found:
+            for entry in _entries(folder):
+                left -= 1
+                if left < 0:
+                    return None
+                if fnmatchcase(entry.name, glob):
+                    inner.append(folder / entry.name)
+                    if entry.is_symlink():
+                        # One that can't be resolved is hidden by its name; see `_is_hidden`.
+                        with contextlib.suppress(OSError):
+                            inner[-1] = Path(os.path.realpath(inner[-1]))
+        if any(_is_hidden(place, scope) for place in inner):
+            return None
+        found = inner
+    return found
+
+
+def _entries(folder: Path) -> Iterator[os.DirEntry[str]]:
+    # What is no folder, or can't be listed, matches nothing.
+    with contextlib.suppress(OSError), os.scandir(folder) as scan:
+        yield from scan
+
+
+def _is_hidden(place: Path, scope: AccessScope) -> bool:
+    try:
+        os.path.realpath(place)
+    except OSError:
+        # It leads through a link that only its owner may read, as in other processes' folders.
+        return True
+    process = _OF_A_PROCESS.fullmatch(str(place))
+    if process is not None and process["inside"] not in _FACTS:
+        return True
+    return not scope.may_read(place)
+
 
 _MOST_FILES = 500
 """Most files named by an action that are added to the checkpoint before it."""
@@ -85,7 +239,9 @@ class _Reader:
                     self._of_git(command, here)
                 continue
             all_effects = list(effects(command, expander))
-            leaves = any(e.verb == "write" and not self._is_inside(e.target) for e in all_effects)
+            written = [p for e in all_effects if e.verb == "write" for p in e.target.places]
+            roots = (self._coverage.root, *self._added)
+            leaves = not all(any(map(place.is_relative_to, roots)) for place in written)
             for effect in all_effects:
                 if effect.verb != "move" or leaves:
                     self.of_effect(effect, command.written, filters(command))
@@ -185,10 +341,6 @@ class _Reader:
             map(risk_pattern("generated").fullmatch, place.relative_to(self._coverage.root).parts)
         )
 
-    def _is_inside(self, target: Target) -> bool:
-        roots = (self._coverage.root, *self._added)
-        return all(any(p.is_relative_to(root) for root in roots) for p in target.places)
-
     def _file(self, place: Path, written: str) -> None:
         """Note that a file in a place without checkpoints is changed."""
         try:
@@ -220,8 +372,8 @@ class _Reader:
         shown = place
         if place.is_relative_to(self._coverage.root):
             shown = place.relative_to(self._coverage.root)
-        told = f"it would {verb} {shown}, which {why or 'no checkpoint holds'}"
-        self.losses.loss_reason = self.losses.loss_reason or quoted(told, written)
+        message = f"it would {verb} {shown}, which {why or 'no checkpoint holds'}"
+        self.losses.loss_reason = self.losses.loss_reason or quoted(message, written)
 
 
 def _existing(target: Target) -> Iterator[Path]:
