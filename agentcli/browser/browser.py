@@ -113,7 +113,7 @@ class Visit:
 
 @dataclass(frozen=True)
 class BrowserSettings:
-    """How to run the browser. `folder` is its own, and made anew at each start; `outputs` gets
+    """How to run the browser. `folder` is its own, and recreated at each start; `outputs` gets
     downloads and screenshots. `sandbox` returns the browser's sandbox, or None if there is none.
     `own_loopback` says whether the session's commands have a loopback of their own; `open_ports`
     are the ports of this machine that pages may reach."""
@@ -229,7 +229,7 @@ class Browser:
         return {**passed, "HOME": str(self.settings.folder), ENVIRONMENT_MARK: self._identity}
 
     def _prepared(self, program: str) -> dict[str, Any]:
-        """Make the browser's folder anew and return the driver's settings. Raises OSError."""
+        """Recreate the browser's folder and return the driver's settings. Raises OSError."""
         settings, folder = self.settings, self.settings.folder
         remove_tree(folder)
         folder.mkdir(mode=0o700)

@@ -98,7 +98,7 @@ class Tabs:
         self._changed = asyncio.Condition()
         self._notes: dict[str, str] = {}
         self._said: list[str] = []
-        """Messages from pages beside their content: console errors, dialogs and the like."""
+        """Console errors, dialogs and similar messages of pages."""
         self._dialogs = 0
         self._wanted: asyncio.Future[Download] | None = None
         self._tasks: set[asyncio.Task[None]] = set()

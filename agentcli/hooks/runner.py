@@ -214,7 +214,7 @@ class _Run:
         return next(iter(self._kept.values())).startswith(self._first_line)
 
     def end(self, mark: str, *, thoroughly: bool) -> None:
-        """Kill what is left of the process's group, or `thoroughly` everything it started; reap it
+        """Kill the rest of the process's group, or `thoroughly` everything it started; reap it
         and close its streams."""
         with shield():
             # The process is not reaped yet, so no other group can have its number.
@@ -237,7 +237,7 @@ class _Run:
         return os.waitid(os.P_PID, self.process.pid, options) is not None
 
     def _serve(self, seconds: float) -> bool:
-        """Handle what is ready within `seconds`, and return whether there was anything."""
+        """Handle streams that are ready within `seconds`, and return whether there were any."""
         ready = self._selector.select(seconds)
         for key, _ in ready:
             key.data()

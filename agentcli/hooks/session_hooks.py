@@ -92,7 +92,7 @@ class SessionHooks:
         return reason
 
     def after(self, session: Session, action: Action, observation: Observation) -> None:
-        """Tell the hooks what came of `action`; the reason of one that blocks goes to the model."""
+        """Report a result to the hooks; the reason of one that blocks goes to the model."""
         if not self._hooks.get(POST_TOOL):
             return
         exit_code = None
@@ -205,7 +205,7 @@ def _fault(run: HookRun) -> str:
 
 
 def _record(session: Session, event: str, hook: Hook, run: HookRun, *, blocked: bool) -> None:
-    """Record the run, without a cause, so that nobody takes it for the result of an action."""
+    """Record the run, without a cause, so that it is not mistaken for the result of an action."""
     said = "\n".join(text for text in (run.fault, run.stderr, run.stdout) if text)
     if said or run.exit_code != 0:
         session.emit(

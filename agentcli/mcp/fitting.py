@@ -1,7 +1,7 @@
 """Makes the results of servers fit the protocol, piece by piece, before the SDK checks them.
 
 The SDK refuses a result as a whole for one odd member. Here each tool, prompt, resource and block
-is looked at by itself: what can be read is kept in the simplest valid form, what is odd is shown as
+is looked at by itself: readable parts are kept in the simplest valid form, odd parts are shown as
 what it is, and a tool that can't be used is left out by name.
 """
 

@@ -70,7 +70,7 @@ class ToolServers:
         self._thread.start()
 
     def wait(self) -> None:
-        """Wait until each server has answered or timed out; `faults` then tells which failed."""
+        """Wait until each server has answered or timed out; `faults` then lists the failures."""
         self._wait_for(self._up, _LOADING_S)
         begun = time.monotonic()
         for server in self._servers.values():
@@ -111,7 +111,7 @@ class ToolServers:
                 yield server.plan, state, connection.features
 
     def renew(self) -> None:
-        """Take over the tools of the servers that said that these changed."""
+        """List the tools again of servers that announced a change."""
         for server in self._servers.values():
             connection = server.connection
             if connection is not None and connection.has_changed and self._portal is not None:

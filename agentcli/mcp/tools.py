@@ -74,7 +74,7 @@ class ToolIndex(dict[str, Found]):
         self.renew()
 
     def renew(self) -> list[Found]:
-        """Take over what has changed, and return the tools that are new."""
+        """Apply changes, and return the new tools."""
         self._servers.renew()
         every = list(self._servers.features())
         features = [offered for _, offered in every]

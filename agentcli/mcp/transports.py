@@ -225,8 +225,8 @@ async def _read(
 
 
 def _joined(lines: Iterable[bytearray], block: bytearray) -> Iterator[bytes]:
-    """Yield `lines`; those over which a program spreads a value, indented, as one. `block` has what
-    came of one so far."""
+    """Yield `lines`; those over which a program spreads a value, indented, as one. `block` has the
+    unfinished one."""
     for line in lines:
         text = bytes(line.rstrip())
         if text in (b"{", b"["):
@@ -259,8 +259,8 @@ def _parsed(line: bytes, health: Health) -> list[types.JSONRPCMessage]:
 
 
 def _embedded(text: str) -> object:
-    """Return an answer that stands beside other text in a line, which lacks its line break; None if
-    there is none. A log of what is exchanged repeats answers, which does no harm."""
+    """Return an answer embedded in a line of other text, or None. Answers repeated in a log of the
+    exchange do no harm."""
     try:
         found = json.JSONDecoder().raw_decode(text, text.index('{"jsonrpc"'))[0]
     except (ValueError, RecursionError):
@@ -269,7 +269,7 @@ def _embedded(text: str) -> object:
 
 
 def _message(found: object) -> object:
-    """Return a value in the form of a message, if it is meant to be one."""
+    """Return a value that looks like a message as a valid one, else None."""
     if not isinstance(found, dict):
         return None
     answers = "id" in found and len(found) > 1 and found.keys() <= {"id", "result", "error"}

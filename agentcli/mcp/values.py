@@ -73,7 +73,7 @@ class ServerTool:
     description: str = ""
     schema: dict[str, Any] = field(default_factory=dict)
     read_only: bool = False
-    """Whether the server says that the tool only reads; nobody checks that."""
+    """Whether the server claims that the tool only reads; not verified."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class ServerFeatures:
     prompts: Sequence[ServerPrompt] = ()
     resources: Sequence[ServerResource] = ()
     may_change: bool = False
-    """Whether the server tells when its tools change."""
+    """Whether the server announces changes of its tools."""
     unfit: Sequence[tuple[str, str]] = ()
     """Tools that can't be used, each with the reason."""
 

@@ -123,7 +123,7 @@ def _choices(question: Question, rule: str, width: int) -> list[Line]:
 def _understood(line: str) -> Approval | None:
     text = printable(line, multiline=False).strip()
     if any(unicodedata.category(char) == "Cc" for char in line.rstrip("\r\n").replace("\t", " ")):
-        # The line has a key such as an arrow in it, which was not meant as an answer.
+        # The line has a key such as an arrow in it, so it is no answer.
         return None
     for word, (allowed, scope) in _ANSWERS.items():
         if text.lower() in (word, word[0]):
@@ -159,7 +159,7 @@ _SCROLLING = frozenset("jk")
 """Keys that arrive several at once when held down; they only scroll and never answer."""
 _PASTE = "<bracketed-paste>"
 _Pressed = tuple[str, str]
-"""A key, by its name in prompt_toolkit or as a character, and the text that it stands for."""
+"""A key, by its name in prompt_toolkit or as a character, and its text."""
 
 
 AnswerT = TypeVar("AnswerT")

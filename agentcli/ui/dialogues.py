@@ -300,7 +300,7 @@ class ApprovalDialogue:
 
 
 def _unseen(width: int) -> list[Line]:
-    """Return what is said while the end of a long action has not been on the screen."""
+    """Return the note shown until the end of a long action has been on the screen."""
     return hanging("go to the last row (PgDn, End) before you say yes", width, "yellow")
 
 

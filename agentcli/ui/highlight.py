@@ -47,8 +47,7 @@ def highlight(code: str, language: str) -> list[list[Span]]:
 
 
 def highlight_code(code: str, language: str) -> list[list[Span]]:
-    """Do the same for code within text; code in an unknown language gets a single colour, to set it
-    off from the text."""
+    """Like `highlight`, for code within text: code in an unknown language gets a single colour."""
     if _lexer(language) is None:
         return [[Span(line, "cyan")] for line in code.split("\n")]
     return highlight(code, language)

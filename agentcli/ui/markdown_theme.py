@@ -90,7 +90,7 @@ def _breaks(text: str, width: int) -> list[int]:
 
 
 class _UncroppedConsole(Console):
-    """A console that lets rows be too wide, for the sake of text that must not be broken."""
+    """A console that allows overlong rows, for text that must not be broken."""
 
     def render_lines(
         self,

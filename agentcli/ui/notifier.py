@@ -30,7 +30,7 @@ class Follower(Protocol):
 
 class DelayedFollower:
     """Passes on to `follower` what happens in a new session, starting once its task is recorded. So
-    whoever reads the session's id there finds a session that has its task."""
+    the session's id is never shown before the session can be resumed."""
 
     def __init__(self, follower: Follower) -> None:
         self._follower = follower

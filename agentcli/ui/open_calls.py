@@ -99,7 +99,7 @@ class OpenCalls:
         self._reach = ""
 
     def begin_session(self, started: SessionStartedObservation) -> None:
-        """Take in where the session works and what its commands may do."""
+        """Record where the session works and what its commands may do."""
         self._workspace = started.workspace.rstrip("/")
         self._reach = _NO_SANDBOX if started.sandbox == "none" else ""
         if started.network and not self._reach:

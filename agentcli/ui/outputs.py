@@ -15,9 +15,9 @@ from agentcli.ui.text import Line, Span, Style, printable, resolve_carriage_retu
 class Folding:
     """The most lines shown of each part of a call; None means all of them.
 
-    `hint` says how to see the rest, such as `Ctrl-O`; `{}` in it stands for the id of the call's
-    event. If an event holds only both ends of an output, `kept_output` returns the whole by the
-    name of its file, or None if that file is gone.
+    `hint` says how to see the rest, such as `Ctrl-O`; `{}` in it is replaced by the id of the
+    call's event. If an event holds only both ends of an output, `kept_output` returns the whole by
+    the name of its file, or None if that file is gone.
     """
 
     code: int | None = 8
@@ -32,7 +32,7 @@ class Folding:
     kept_output: Callable[[str], str | None] = lambda name: None
 
     def more(self, hidden: int, event: int, noun: str = "line") -> Line:
-        """Return the row that stands for `hidden` lines of the call with this event id."""
+        """Return the row shown in place of `hidden` lines of the call with this event id."""
         counted = f"… +{hidden:,} {noun}{'' if hidden == 1 else 's'}"
         hint = self.hint.replace("{}", str(event))
         return [Span(f"{counted}, {hint}" if hint else counted, "dim")]
@@ -56,7 +56,7 @@ _GAP = re.compile(
     r"\[… (?:lines (?P<first>\d+)-(?P<last>\d+)|part of line \d+) of [\d,]+ not shown, "
     r"[\d,]+ bytes; (?P<where>.*) …\]"
 )
-"""The row that stands for the part of a long output that its event does not hold."""
+"""The row in place of the part of a long output that its event does not hold."""
 
 _KEPT_AS = re.compile(r"\$AGENT_OUT/([\w.-]+)")
 _NOTES = re.compile(r"(?:\n\[[^\n]*\])*\Z")
@@ -138,7 +138,7 @@ GAP = "⋮"
 
 class Row(NamedTuple):
     """One line of a change. A removed line has its old number, any other line its new one. The sign
-    `⋮` stands for unchanged lines that are left out."""
+    `⋮` marks omitted unchanged lines."""
 
     number: int
     sign: str

@@ -1,4 +1,4 @@
-"""Show a session at a terminal: append-only lines, and a live region for what is going on now."""
+"""Show a session at a terminal: append-only lines, and a live region for the work in progress."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class TerminalRenderer:
         self._expected: list[Action] = []
 
     def begin_session(self, started: SessionStartedObservation) -> None:
-        """Take in where the session works and what its commands may do."""
+        """Record where the session works and what its commands may do."""
         self._calls.begin_session(started)
 
     def expect(self, calls: Iterable[Action]) -> None:
@@ -127,17 +127,16 @@ class TerminalRenderer:
             self._draw()
 
     def tick(self) -> None:
-        """Move clocks and spinners on."""
+        """Update clocks and spinners."""
         if self.screen.live:
             self._draw()
 
     def pause(self) -> None:
-        """Leave the terminal to someone else until the next event, progress or tick."""
+        """Clear the live rows until the next event, progress or tick."""
         self.screen.flush()
 
     def close(self) -> None:
-        """End the live display, as nothing more comes, at least for long: live rows become
-        permanent or disappear."""
+        """End the live display: live rows become permanent or disappear."""
         self._reply.end()
         self._calls.settle()
         self._starting.clear()

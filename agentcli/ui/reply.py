@@ -61,7 +61,7 @@ class BlockSplitter:
         return Block("\n".join(lines), joined=self._joined)
 
     def feed(self, text: str) -> list[Block]:
-        """Take in more text and return the blocks that it completes."""
+        """Append text and return the blocks that it completes."""
         *complete, self._partial = (self._partial + text).split("\n")
         blocks: list[Block] = []
         for line in complete:
@@ -74,7 +74,7 @@ class BlockSplitter:
         return blocks
 
     def finish(self) -> list[Block]:
-        """Return what is left, at the end of the text or when something else interrupts it."""
+        """Return the remaining blocks, at the end of the text or before something else."""
         blocks = [*self.feed("\n"), *self._take()] if self._partial else self._take()
         self._fence = ""
         self._code = None
@@ -192,19 +192,19 @@ class StreamedReply:
         self._put_reasoning(complete)
 
     def pause(self) -> None:
-        """Keep what is live, as something else of the same reply comes next."""
+        """Make the live rows permanent before another part of the same reply."""
         self._end_reasoning()
         self._take_in()
         for block in self._blocks.finish():
             self._put_block(block)
 
     def end(self) -> None:
-        """Keep what is live, as nothing more comes."""
+        """Make the live rows permanent at the end of the reply."""
         self.pause()
         self.begun = self._kept = False
 
     def abandon(self) -> bool:
-        """Drop what is live, as the reply is void. Return whether void text stays on the screen."""
+        """Drop the live rows of a void reply. Return whether void text stays on the screen."""
         kept = self._kept
         self._blocks = BlockSplitter()
         self._fresh = self._reasoning = ""
@@ -241,7 +241,7 @@ class StreamedReply:
         return ["", *rows] if screen.gap("thought") else rows
 
     def _take_in(self) -> None:
-        """Take in all text since the last time at once, as each open block costs a rendering."""
+        """Process all new text at once, as each open block costs a rendering."""
         fresh, self._fresh = self._fresh, ""
         for block in self._blocks.feed(fresh):
             self._put_block(block)

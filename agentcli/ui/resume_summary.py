@@ -64,7 +64,7 @@ class SessionFacts(Protocol):
 @dataclass(frozen=True, slots=True)
 class ResumeSummary:
     """The summary of a session. `ended` says in words how it ended, and `reason` adds a phrase;
-    `when` is None if nobody ever worked on it. `calls` are the last calls with their results,
+    `when` is None if it never ran. `calls` are the last calls with their results,
     oldest first. `queued` are messages that the agent has not seen."""
 
     state: SessionFacts
@@ -83,7 +83,7 @@ class ResumeSummary:
 
 
 def how_it_ended(agent_state: str, exit_code: int | None) -> str:
-    """Return in words how a session ended that nobody is working on."""
+    """Describe how a session that is not running ended."""
     if agent_state == "finished" and exit_code:
         return "failed"
     if agent_state == "paused" and exit_code == 6:

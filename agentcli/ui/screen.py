@@ -148,7 +148,7 @@ class LiveRegion:
                 os.write(self._stream.fileno(), _CLEAR.encode())
 
     def resume(self) -> None:
-        """Continue after a stop, wherever the cursor is by now."""
+        """Continue after a stop, from the present position of the cursor."""
         self._rows = []
 
 

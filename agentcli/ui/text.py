@@ -246,7 +246,7 @@ def resolve_carriage_returns(text: str) -> str:
 
 
 _PICTURES = re.compile("[\u2400-\u2426]")
-"""Signs that stand for control characters here; where a text itself has one, its code is shown."""
+"""Signs for control characters; one that occurs in the text itself is shown as its code point."""
 
 _PADDING = re.compile(r" {24,}")
 _AT_END = re.compile(r"(?<! ) +$")

@@ -121,7 +121,7 @@ def play(events: Iterable[Event], first: int, last: int | None, stream: TextIO, 
             if not pace.wait_for_key(f"event {event.id}"):
                 break
         if before is not None:
-            # Show what went on meanwhile, as far as the log tells.
+            # Show the work in between, if the log records it.
             if isinstance(before, Action) and before.runnable:
                 renderer.on_progress(Status("running", before.message))
             elif isinstance(before, Observation | MessageAction):

@@ -134,7 +134,7 @@ def _main_part(soup: Any) -> Any:
 
 def _repair(main: Any, url: str) -> None:
     """Make links absolute, so that they can be fetched; remove images that only a browser can show;
-    take code out of tables that hold it beside line numbers."""
+    extract code from tables with line numbers."""
     for table in main.select("table:has(pre)"):
         if len(table.find_all("tr")) == 1:
             table.replace_with(*(block.extract() for block in table.find_all("pre")))

@@ -28,7 +28,7 @@ _CHIP = re.compile(r"\[(?:pasted|image) #\d+: [^\]\n]*\]")
 
 
 class Chips:
-    """The chips of one prompt, with the texts and images that they stand for."""
+    """The chips of one prompt, with their texts and images."""
 
     def __init__(self) -> None:
         self._texts: dict[str, str] = {}
@@ -49,7 +49,7 @@ class Chips:
         return chip
 
     def folded(self, text: str) -> str:
-        """Do the same as `for_paste`, but return text that already has chips as it is."""
+        """Like `for_paste`, but return text that already has chips unchanged."""
         return text if _CHIP.search(text) else self.for_paste(text)
 
     def for_image(self, path: Path) -> str:
@@ -162,7 +162,7 @@ class InputLine:
         )
 
     def submission(self, delivery: Delivery) -> Submission:
-        """Return what is typed, and clear the line."""
+        """Return the typed text, and clear the line."""
         line = self.buffer.text.strip()
         text, images = self._chips.expand(line)
         self.completions = ()
