@@ -314,5 +314,5 @@ def _plain(name: str) -> str:
     return re.sub(r"[^\w.-]+", "-", Path(name).name).strip(".-")[-100:] or "file"
 
 
-def _failed(told: str) -> ToolError:
-    return ToolError(told, error_id="browser_failed")
+def _failed(message: str) -> ToolError:
+    return ToolError(message, error_id="browser_failed")

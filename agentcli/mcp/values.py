@@ -112,8 +112,8 @@ MOST_DESCRIPTION_CHARS = 2_000
 def tool_schema(server: str, tool: ServerTool) -> ToolSchema:
     """Return the schema of a server's tool. Its description is marked as the server's words."""
     text = one_line(tool.description)[:MOST_DESCRIPTION_CHARS]
-    told = f"[{server} says:] {text}" if text else f"[{server} does not say what it does]"
-    return ToolSchema(server_tool_name(server, tool.name), told, parameters(tool.schema))
+    text = f"[{server} says:] {text}" if text else f"[{server} does not say what it does]"
+    return ToolSchema(server_tool_name(server, tool.name), text, parameters(tool.schema))
 
 
 def one_line(text: str) -> str:

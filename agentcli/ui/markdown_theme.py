@@ -8,7 +8,6 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Iterable, Iterator
-from functools import cache
 from typing import ClassVar
 
 from markdown_it import MarkdownIt
@@ -110,6 +109,11 @@ class _UncroppedConsole(Console):
         ]
 
 
+_CONSOLE = _UncroppedConsole(
+    file=io.StringIO(), force_terminal=True, legacy_windows=False, theme=_THEME
+)
+
+
 class _CalmMarkdown(Markdown):
     elements: ClassVar[dict[str, type[MarkdownElement]]] = {
         **Markdown.elements,
@@ -181,10 +185,9 @@ def render_rows(markup: str, width: int, colors: Colors, links: bool = False) ->
     Every character is made printable once more at the end, as parsing Markdown turns entities and
     percent codes into characters.
     """
-    console = _console()
-    options = console.options.update(width=width, height=None)
+    options = _CONSOLE.options.update(width=width, height=None)
     markdown = _CalmMarkdown(markup.replace(_HELD_BLANK, " "), marks_code=colors != "full")
-    lines = console.render_lines(markdown, options, pad=False)
+    lines = _CONSOLE.render_lines(markdown, options, pad=False)
     rows = [_row(line, colors, links) for line in lines]
     while rows and not rows[-1]:
         rows.pop()
@@ -208,10 +211,3 @@ def _row(segments: list[Segment], colors: Colors, links: bool) -> str:
             text = style.render(text, color_system=ColorSystem.STANDARD)
         parts.append(f"\x1b]8;;{link}\x1b\\{text}\x1b]8;;\x1b\\" if link else text)
     return "".join(parts)
-
-
-@cache
-def _console() -> Console:
-    return _UncroppedConsole(
-        file=io.StringIO(), force_terminal=True, legacy_windows=False, theme=_THEME
-    )

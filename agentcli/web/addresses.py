@@ -163,11 +163,11 @@ def _addresses(host: str, timeout_s: float) -> list[Address]:
     try:
         answer = answers.get(timeout=max(timeout_s, 0.001))
     except queue.Empty:
-        told = f"{host} could not be looked up within {timeout_s:.0f} s."
-        raise ToolError(told, error_id="unreachable") from None
+        message = f"{host} could not be looked up within {timeout_s:.0f} s."
+        raise ToolError(message, error_id="unreachable") from None
     if isinstance(answer, OSError):
-        told = f"There is no address for {host}: {os_error_text(answer)}."
-        raise ToolError(told, error_id="unreachable")
+        message = f"There is no address for {host}: {os_error_text(answer)}."
+        raise ToolError(message, error_id="unreachable")
     if isinstance(answer, UnicodeError) or not answer:
         raise _bad(f"{host} is not a valid host name.")
     return [ip_address(text) for text in dict.fromkeys(answer)]
@@ -176,17 +176,17 @@ def _addresses(host: str, timeout_s: float) -> list[Address]:
 def _refused(host: str, port: int, address: Address) -> ToolError:
     what = blocked_category(address)
     named = host if host == str(address) else f"{host} ({address})"
-    told = f"{named} is not fetched from: that is {what}."
+    message = f"{named} is not fetched from: that is {what}."
     if address.is_loopback:
-        told += (
+        message += (
             " Reach a server that you started with curl in bash; for one of the user's they start "
             f"agent with --allow 'network(127.0.0.1:{port})'."
         )
-    return ToolError(told, error_id="address_refused")
+    return ToolError(message, error_id="address_refused")
 
 
-def _bad(told: str) -> ToolError:
-    return ToolError(told, error_id="bad_url")
+def _bad(message: str) -> ToolError:
+    return ToolError(message, error_id="bad_url")
 
 
 JudgeURL = Callable[[str], Literal["allow", "ask", "deny"]]

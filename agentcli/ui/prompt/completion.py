@@ -81,12 +81,14 @@ class MentionIndex:
     def fitting(self, typed: str) -> list[Completion]:
         """Return the matches known so far. At first they may be few, and a new mention looks again
         for what is new; `on_more` is called once everything has been read."""
-        if self._reader is None or (not typed and self._is_old()):
+        is_old = self._read_at is not None and monotonic() - self._read_at > _FRESH_S
+        if self._reader is None or (not typed and is_old):
             self._reader = Thread(target=self._read, name="files to mention", daemon=True)
             self._reader.start()
             # This is enough to read a typical repository, and too short to be noticed.
             self._reader.join(0.05)
-        found = [Completion(f"@{_shown(path)} ") for path in self._paths.best(typed)]
+        paths = self._paths.best(typed)
+        found = [Completion(f'@"{p}" ' if re.search(r"\s", p) else f"@{p} ") for p in paths]
         wanted = typed.casefold().removeprefix("session:")
         sessions = [
             each
@@ -94,9 +96,6 @@ class MentionIndex:
             if wanted and (wanted in each.text.casefold() or wanted in each.help.casefold())
         ]
         return [*found, *sessions][:_MOST]
-
-    def _is_old(self) -> bool:
-        return self._read_at is not None and monotonic() - self._read_at > _FRESH_S
 
     def _read(self) -> None:
         self._read_at = None
@@ -179,10 +178,6 @@ class _Rows:
                     yield row
                 last = row
             at = end
-
-
-def _shown(path: str) -> str:
-    return f'"{path}"' if re.search(r"\s", path) else path
 
 
 def with_folders(files: Iterable[str]) -> Iterator[str]:

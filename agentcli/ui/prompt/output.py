@@ -116,13 +116,12 @@ def reflows(environ: Mapping[str, str]) -> bool:
 def after_reflow(screen: Screen, cursor: Point, columns: int) -> Point:
     """Return the cursor's position, relative to the first row of `screen`, in a window that is now
     `columns` wide."""
-    above = sum(-(-_width(screen, row) // columns) or 1 for row in range(cursor.y))
+    above = 0
+    for row in range(cursor.y):
+        cells = screen.data_buffer[row]
+        width = max((x + cell.width for x, cell in cells.items() if cell.char.strip()), default=0)
+        above += -(-width // columns) or 1
     return Point(x=cursor.x % columns, y=above + cursor.x // columns)
-
-
-def _width(screen: Screen, row: int) -> int:
-    cells = screen.data_buffer[row]
-    return max((x + cell.width for x, cell in cells.items() if cell.char.strip()), default=0)
 
 
 class ParkingRenderer(Renderer):
