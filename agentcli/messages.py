@@ -180,13 +180,7 @@ class Usage:
         return cls(*[int(counts.get(name) or 0) for name in cls.__slots__])
 
     def __add__(self, other: Usage) -> Usage:
-        return Usage(
-            self.prompt_tokens + other.prompt_tokens,
-            self.completion_tokens + other.completion_tokens,
-            self.cache_read_tokens + other.cache_read_tokens,
-            self.cache_write_tokens + other.cache_write_tokens,
-            self.reasoning_tokens + other.reasoning_tokens,
-        )
+        return Usage(*[getattr(self, n) + getattr(other, n) for n in self.__slots__])
 
 
 @dataclass(frozen=True, slots=True)

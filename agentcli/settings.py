@@ -91,7 +91,7 @@ Dialect = Literal[
     "gpt-oss",
     "json",
 ]
-"""Forms of calls as text; `llm/call_dialects.py` has what they look like."""
+"""Forms of calls as text; `llm/text_calls.py` has what they look like."""
 DIALECTS: tuple[Dialect, ...] = get_args(Dialect)
 
 

@@ -97,8 +97,8 @@ def drawing() -> str:
 
 
 _BESIDE = (
-    *("errors", "extensions", "messages", "mended_json"),
-    *("interrupts", "logs", "plain_schemas", "settings"),
+    *("errors", "extensions", "messages", "interrupts"),
+    *("logs", "plain_json", "settings"),
 )
 
 

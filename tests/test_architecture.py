@@ -33,15 +33,14 @@ MAY_IMPORT = {
     "logs": set(),
     "interrupts": {"errors"},
     "settings": set(),
-    "plain_schemas": set(),
-    "mended_json": set(),
+    "plain_json": set(),
     "events": {"messages"},
     "system": {"errors"},
     "workspace": {"errors", "events", "messages", "system"},
     "git": {"events", "workspace", "interrupts", "system"},
     "llm": {
-        *("errors", "events", "extensions", "interrupts", "mended_json", "messages"),
-        *("plain_schemas", "settings", "system"),
+        *("errors", "events", "extensions", "interrupts", "messages"),
+        *("plain_json", "settings", "system"),
     },
     "sessions": {
         *(
@@ -74,9 +73,8 @@ MAY_IMPORT = {
         "workspace",
         "git",
         "knowledge",
-        "mended_json",
         "messages",
-        "plain_schemas",
+        "plain_json",
         "sandbox",
         "shell",
         "web",
@@ -97,7 +95,7 @@ MAY_IMPORT = {
         *("agent", "errors", "events", "interrupts", "sandbox", "sessions", "shell", "system"),
     },
     "mcp": {
-        *("errors", "events", "interrupts", "llm", "messages", "plain_schemas", "sandbox"),
+        *("errors", "events", "interrupts", "llm", "messages", "plain_json", "sandbox"),
         *("settings", "shell", "system", "tools"),
     },
     "replay": {"errors", "events", "workspace", "security", "sessions"},

@@ -21,7 +21,7 @@ from acp.schema import (
 
 from agentcli.agent.ending import Ending
 from agentcli.errors import AgentError, ConfigError, LLMErrorKind, SetupNeeded, UsageError
-from agentcli.llm.traits import LEVELS
+from agentcli.llm.provider import LEVELS
 from agentcli.settings import ServerSettings, Settings, is_server_name
 from agentcli.ui.text import printable
 

@@ -13,7 +13,7 @@ from agentcli.events.actions import AgentDelegateAction, MessageAction
 from agentcli.events.observations import CheckpointObservation, DecisionObservation
 from agentcli.events.progress import Approval
 from agentcli.memory.memory import Memory
-from agentcli.memory.prefix import PrefixCheck
+from agentcli.memory.projection import PrefixCheck
 from agentcli.messages import Reply, Request, ToolCall, ToolSchema
 from agentcli.sessions.session import Session
 

@@ -58,11 +58,11 @@ from agentcli.events.observations import (
 from agentcli.hooks.session_hooks import SessionHooks
 from agentcli.interrupts import shield
 from agentcli.llm.catalog import Catalog
-from agentcli.llm.findings import Findings
+from agentcli.llm.probing import Findings
 from agentcli.llm.registry import Providers
 from agentcli.llm.roles import Roles
 from agentcli.logs import log_to
-from agentcli.memory.prefix import PrefixCheck
+from agentcli.memory.projection import PrefixCheck
 from agentcli.security.redact import Redactor, masked_values
 from agentcli.sessions.finder import new_folder
 from agentcli.sessions.folder import was_opened_here, writing_to
@@ -144,7 +144,7 @@ class AgentBuilder:
             self.settings.providers,
             {**kept.values, **exported},
             redactor.learn,
-            key_fault=kept.fault,
+            key_fault=kept.fault and f"{kept.fault}\n  ",
             findings=Findings(self.home / "endpoints"),
             connect_timeout_s=self.settings.llm.connect_s,
             read_timeout_s=max(self.settings.llm.first_byte_s, self.settings.llm.gap_s) + 5,

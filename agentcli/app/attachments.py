@@ -12,7 +12,7 @@ from agentcli.events import Event, Source
 from agentcli.events.actions import MessageAction, is_user_message
 from agentcli.events.conversation import live, newest_first
 from agentcli.events.progress import Notice
-from agentcli.llm.image_limits import image_limits
+from agentcli.llm.catalog import image_limits
 from agentcli.sandbox.scope_finder import paths_named, why_not_shown
 from agentcli.sessions.session import Session
 from agentcli.tools.base import ToolContext

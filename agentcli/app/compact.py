@@ -15,8 +15,8 @@ from agentcli.errors import SessionError
 from agentcli.events import Source
 from agentcli.events.actions import CondensationAction
 from agentcli.llm.roles import Roles
-from agentcli.memory.history_stats import TOKENS_AFTER, TOKENS_BEFORE
 from agentcli.memory.memory import Memory, failed_condensation
+from agentcli.memory.view import TOKENS_AFTER, TOKENS_BEFORE
 from agentcli.security.redact import Redactor, masked_values
 from agentcli.sessions.session import Session
 

@@ -17,8 +17,7 @@ from agentcli.events.progress import Status
 from agentcli.llm.catalog import Catalog
 from agentcli.llm.roles import Roles
 from agentcli.llm.spending import require_bounds, require_price, spent_usd
-from agentcli.memory.building import ModelNames, build_memory
-from agentcli.memory.memory import Memory
+from agentcli.memory.memory import Memory, ModelNames, build_memory
 from agentcli.messages import Message, Reply, Request, ToolSchema
 from agentcli.sessions.session import Session
 from agentcli.sessions.state import State

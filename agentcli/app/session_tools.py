@@ -33,7 +33,7 @@ from agentcli.events.progress import Notice, Status
 from agentcli.git.baseline import SETTINGS
 from agentcli.git.watch import GitWatch
 from agentcli.interrupts import pause_countdown
-from agentcli.llm.image_limits import image_limits
+from agentcli.llm.catalog import image_limits
 from agentcli.llm.roles import Roles
 from agentcli.sandbox.scope_finder import find_access_scope
 from agentcli.sandbox.selection import BUBBLEWRAP, Sandbox

@@ -18,9 +18,9 @@ from agentcli.app.configuration.settings_file import require_changeable, set_in_
 from agentcli.cli.provider_probe import ProviderAnswer, local_models, probe_provider
 from agentcli.cli.user_paths import tilde_path
 from agentcli.errors import ConfigError, SetupNeeded
+from agentcli.llm.catalog import resolve
 from agentcli.llm.provider import Provider, known_providers
 from agentcli.llm.registry import Providers, require_address
-from agentcli.llm.short_names import resolve
 from agentcli.settings import ProviderSettings
 from agentcli.ui.summary import count
 from agentcli.ui.tty import Questions
@@ -73,8 +73,8 @@ class _Setup:
             answer = self.with_key(provider) if wants_key else self._running(provider)
             model = None if answer is None else self._ask_model(provider, answer.models)
             if model is not None:
-                if told := self._registry.facts(model).told:
-                    self.terminal.tell(f"  {told}")
+                if message := self._registry.facts(model).message:
+                    self.terminal.tell(f"  {message}")
                 self._keep(model)
                 return True
         return False

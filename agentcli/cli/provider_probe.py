@@ -10,8 +10,7 @@ from typing import Literal
 from agentcli.errors import AgentError, LLMError, LLMErrorKind, internal_errors
 from agentcli.llm.catalog import Catalog
 from agentcli.llm.client import ModelClient
-from agentcli.llm.probing import Facts
-from agentcli.llm.provider import known_providers
+from agentcli.llm.provider import Facts, known_providers
 from agentcli.llm.registry import Providers
 from agentcli.llm.spending import CallBudget
 from agentcli.messages import Message, Request

@@ -21,7 +21,7 @@ from agentcli.events import Event, Progress
 from agentcli.events.observations import AgentStateChangedObservation, RequestAdaptedObservation
 from agentcli.events.progress import Notice, ReplyAbandoned, Status
 from agentcli.llm.catalog import Catalog
-from agentcli.llm.probing import Facts
+from agentcli.llm.provider import Facts
 from agentcli.llm.spending import CallBudget, charged
 from agentcli.llm.wire_protocol import StillAlive, StreamItem, WireProtocol, broken_off
 from agentcli.messages import Reply, Request, Usage
@@ -31,10 +31,8 @@ if TYPE_CHECKING:
     from agentcli.settings import LLMSettings
 
 _TICK_S = 0.1
-_DAY_S = 86_400
 _MOST_REMEDIES = 12
 """For one reply: a request has no more members that may be refused one after the other."""
-_KEY_REFUSED = (LLMErrorKind.AUTH, LLMErrorKind.AUTH_PERMANENT)
 log = logging.getLogger(__name__)
 
 
@@ -64,7 +62,14 @@ class ModelClient:
 
     def warm_up(self) -> None:
         """Connect in the background, so that the SDK loads while other things are prepared."""
-        self._connecting = threading.Thread(target=self._connect, daemon=True)
+
+        def connect() -> None:
+            try:
+                self.protocol.connect()
+            except BaseException as error:
+                self._connect_error = error
+
+        self._connecting = threading.Thread(target=connect, daemon=True)
         self._connecting.start()
 
     def complete(
@@ -82,7 +87,10 @@ class ModelClient:
         remedied: set[str] = set()
         self._look(notify)
         while True:
-            affordable, most_usd = self._within(request, call_budget)
+            affordable, most_usd = request, 0.0
+            if call_budget.left_usd is not None:
+                size = self.protocol.body_bytes(request)
+                affordable, most_usd = call_budget.within(request, self.model, size, self.catalog)
             started = time.monotonic()
             try:
                 reply = self._attempt(affordable, notify, started)
@@ -90,10 +98,7 @@ class ModelClient:
                 if call_budget.left_usd is not None:
                     call_budget.left_usd -= cost_usd or 0.0
                 return replace(
-                    reply,
-                    model=self.model,
-                    latency_s=time.monotonic() - started,
-                    cost_usd=cost_usd,
+                    reply, model=self.model, latency_s=time.monotonic() - started, cost_usd=cost_usd
                 )
             except TurnInterrupted:
                 call_budget.charge_abandoned(most_usd)
@@ -101,12 +106,12 @@ class ModelClient:
             except LLMError as error:
                 call_budget.charge_failed(error, most_usd)
                 notify(ReplyAbandoned(error.message))
-                if may_renew and error.kind in _KEY_REFUSED and self._renew_key(error):
+                key_refused = error.kind in (LLMErrorKind.AUTH, LLMErrorKind.AUTH_PERMANENT)
+                if may_renew and key_refused and self._renew_key(error):
                     may_renew = False
                     continue
-                if remedy := self._remedy(error, affordable, remedied):
+                if remedy := self._remedy(error, affordable, remedied, record):
                     request = remedy.applied(request)
-                    record(_adapted(self.model, remedy))
                     continue
                 attempt += 1
                 self._refuse_long_wait(error)
@@ -120,29 +125,40 @@ class ModelClient:
         self._looked = True
         facts = self.look()
         if facts.changes:
-            self._learned |= facts.changes
-            self.protocol.learn(facts.changes)
-        if facts.told:
-            notify(Notice(facts.told))
+            self._learn(facts.changes)
+        if facts.message:
+            notify(Notice(facts.message))
 
-    def _remedy(self, error: LLMError, sent: Request, remedied: set[str]) -> Remedy | None:
+    def _remedy(
+        self,
+        error: LLMError,
+        sent: Request,
+        remedied: set[str],
+        record: Callable[[Event], Event],
+    ) -> Remedy | None:
         """Return a remedy for what the server refuses, if there is one that was not tried for this
-        reply; what it teaches of the endpoint holds from now on."""
+        reply, and record it; what it teaches of the endpoint holds from now on."""
         remedy = self.protocol.remedy(error, sent)
         if remedy is None or remedy.cause in remedied or len(remedied) >= _MOST_REMEDIES:
             return None
         remedied.add(remedy.cause)
         if remedy.changes:
-            self._learned |= remedy.changes
-            self.protocol.learn(remedy.changes)
+            self._learn(remedy.changes)
             self.keep(remedy.changes)
+        record(
+            RequestAdaptedObservation(
+                model=self.model,
+                reason=remedy.cause,
+                drops=remedy.drops,
+                content=remedy.message,
+                reply_tokens=remedy.room_tokens,
+            )
+        )
         return remedy
 
-    def _within(self, request: Request, call_budget: CallBudget) -> tuple[Request, float]:
-        if call_budget.left_usd is None:
-            return request, 0.0
-        size = self.protocol.body_bytes(request)
-        return call_budget.within(request, self.model, size, self.catalog)
+    def _learn(self, changes: Mapping[str, Any]) -> None:
+        self._learned |= changes
+        self.protocol.learn(changes)
 
     def _attempt(
         self, request: Request, notify: Callable[[Progress], None], started: float
@@ -222,8 +238,8 @@ class ModelClient:
         wait = error.retry_after
         if error.retryable and wait is not None and wait > self.settings.retry_after_longest_s:
             when = datetime.now().astimezone() + timedelta(seconds=wait)
-            form = "%H:%M" if wait < _DAY_S else "%Y-%m-%d %H:%M"
-            from agentcli.llm.waits import wait_text
+            form = "%H:%M" if wait < 86_400 else "%Y-%m-%d %H:%M"
+            from agentcli.llm.failures import wait_text
 
             raise TryAgainLater(
                 error.kind,
@@ -242,17 +258,20 @@ class ModelClient:
     ) -> None:
         limited = error.kind is LLMErrorKind.RATE_LIMIT
         if limited:
-            record(_state("rate_limited", str(error.kind), error.message))
+            record(
+                AgentStateChangedObservation(
+                    agent_state="rate_limited", reason=str(error.kind), content=error.message
+                )
+            )
         wait = error.retry_after
-        wait = backoff(self.settings, attempt) if wait is None else wait
-        until = time.monotonic() + wait
+        until = time.monotonic() + (backoff(self.settings, attempt) if wait is None else wait)
         detail = f"{error.message} (retry {attempt} of {self.settings.retries})"
         while (left := until - time.monotonic()) > 0:
             interrupts.check()
             notify(Status("retrying", detail, left))
             time.sleep(min(_TICK_S, left))
         if limited:
-            record(_state("running", "retry"))
+            record(AgentStateChangedObservation(agent_state="running", reason="retry"))
 
     def _renew_key(self, refused: LLMError) -> bool:
         """Switch to a new key, if there is another one than the refused key; return whether there
@@ -280,29 +299,9 @@ class ModelClient:
         if self._connect_error is not None:
             raise self._connect_error
 
-    def _connect(self) -> None:
-        try:
-            self.protocol.connect()
-        except BaseException as error:
-            self._connect_error = error
-
 
 def backoff(settings: LLMSettings, attempt: int) -> float:
     """Return the seconds before retry `attempt` (from 1): doubling, randomly shortened by up to
     half."""
     longest = min(settings.retry_longest_s, settings.retry_base_s * 2.0 ** (attempt - 1))
     return longest * random.uniform(0.5, 1.0)
-
-
-def _adapted(model: str, remedy: Remedy) -> RequestAdaptedObservation:
-    return RequestAdaptedObservation(
-        model=model,
-        reason=remedy.cause,
-        drops=remedy.drops,
-        content=remedy.told,
-        reply_tokens=remedy.room_tokens,
-    )
-
-
-def _state(state: str, reason: str, message: str = "") -> AgentStateChangedObservation:
-    return AgentStateChangedObservation(agent_state=state, reason=reason, content=message)

@@ -1,13 +1,24 @@
-"""The way to a server: the proxy in between, the certificates, and what a connection that fails
-means for people."""
+"""The way to a server: its SDK, the proxy in between, certificates, and connections that fail.
+
+Both SDKs re-export everything from their packages' `__init__`, so `import anthropic` runs some
+3,000 modules. Here a package's `__init__` runs only when a name is requested that its own `from
+.module import name` lines don't define. A name they do define is fetched from that module alone, as
+with PEP 810's lazy imports. Modules that are not packages load as usual.
+"""
 
 from __future__ import annotations
 
+import importlib
+import importlib.machinery
 import os
 import re
+import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.abc import Loader, MetaPathFinder
 from ipaddress import ip_address, ip_network
-from typing import TYPE_CHECKING
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from agentcli.errors import ConfigError, LLMError, LLMErrorKind
@@ -15,16 +26,84 @@ from agentcli.errors import ConfigError, LLMError, LLMErrorKind
 if TYPE_CHECKING:
     import ssl
 
-_ERRNO = re.compile(r"^\[Errno -?\d+\] ")
-"""The prefix that Python puts before the system's message."""
+
+_RELATIVE_IMPORT = re.compile(r"^from (\.+[\w.]*) import (\([^)]*\)|[^\n(]+)$", re.MULTILINE)
+_LOADER = "__lazy_loader__"
+_NAMES = "__lazy_names__"
 _EXEMPT = re.compile(
     r"(?:\w+://)?(?:\*?\.)?(?:(?P<host>\[.+\]|[^:\[\]]+)(?::(?P<port>\d+))?|(?P<address>[^\[\]]+))"
 )
-_UNKNOWN_CA = "CERTIFICATE_VERIFY_FAILED"
-_CA_HINT = (
-    "if the server, or a proxy in between, has a certificate of its own, name the file of its CA: "
-    "export SSL_CERT_FILE=/path/to/ca.pem"
-)
+
+
+class _LazyPackage(ModuleType):
+    def __getattr__(self, name: str) -> Any:
+        own = self.__dict__
+        package = own["__name__"]
+        missing = AttributeError(f"module {package!r} has no attribute {name!r}")
+        if _LOADER not in own:
+            raise missing
+        if _NAMES not in own:
+            own[_NAMES] = _names_by_origin(own[_LOADER].get_source(package))
+        if name in own[_NAMES]:
+            module, original = own[_NAMES][name]
+            if module.strip("."):
+                value = getattr(importlib.import_module(module, package), original)
+            else:
+                value = importlib.import_module(module + original, package)
+            own[name] = value
+            return value
+        if name.startswith("__") and name != "__all__":
+            raise missing
+        if importlib.machinery.PathFinder.find_spec(f"{package}.{name}", own["__path__"]):
+            return importlib.import_module(f".{name}", package)
+        loader = own.pop(_LOADER)
+        object.__setattr__(self, "__class__", ModuleType)
+        loader.exec_module(self)
+        return getattr(self, name)
+
+
+def _names_by_origin(source: str) -> dict[str, tuple[str, str]]:
+    """Map each name that a package imports from its own modules to the module and the name
+    there."""
+    names = {}
+    for module, imported in _RELATIVE_IMPORT.findall(source):
+        for item in imported.strip("()").split(","):
+            words = item.split("#")[0].split()
+            if words and words[0] != "*":
+                names[words[-1]] = (module, words[0])
+    return names
+
+
+class _LazyLoader(Loader):
+    def __init__(self, loader: Loader) -> None:
+        self._loader = loader
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
+        return _LazyPackage(spec.name)
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__dict__[_LOADER] = self._loader
+
+
+class _LazyFinder(MetaPathFinder):
+    def __init__(self, package: str) -> None:
+        self._package = package
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if name.partition(".")[0] != self._package:
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(name, path, target)
+        if spec and spec.loader and spec.submodule_search_locations is not None:
+            spec.loader = _LazyLoader(spec.loader)
+        return spec
+
+
+def make_lazy(package: str) -> None:
+    """Make imports of `package`, and of everything below it, lazy from now on."""
+    if package not in sys.modules:
+        sys.meta_path.insert(0, _LazyFinder(package))
 
 
 @dataclass(frozen=True)
@@ -101,7 +180,8 @@ def http_failure(origin: str, error: BaseException, start: str = "") -> LLMError
     command that starts the server, if it is a local one."""
     import httpx2
 
-    what = _ERRNO.sub("", str(error)) or type(error).__name__
+    # Python puts a prefix before the system's message.
+    what = re.sub(r"^\[Errno -?\d+\] ", "", str(error)) or type(error).__name__
     if isinstance(error, httpx2.ConnectError) and is_local(origin) and _is_refused(error):
         again = "or see what else can be reached: agent models"
         return LLMError(
@@ -134,8 +214,11 @@ def _unreachable(origin: str, what: str) -> LLMError:
         hint = f"is the proxy right? If {host} needs none: export NO_PROXY={host}"
     if "407" in what:
         hint = "the proxy wants a name and password: put them before its host, as name:password@"
-    if _UNKNOWN_CA in what:
-        hint = _CA_HINT
+    if "CERTIFICATE_VERIFY_FAILED" in what:
+        hint = (
+            "if the server, or a proxy in between, has a certificate of its own, name the file of "
+            "its CA: export SSL_CERT_FILE=/path/to/ca.pem"
+        )
     return LLMError(LLMErrorKind.CONNECTION, f"can't reach {origin}{through}: {what}", hint=hint)
 
 

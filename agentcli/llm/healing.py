@@ -13,23 +13,18 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from agentcli.errors import LLMError, LLMErrorKind
-from agentcli.llm.families import ADAPTIVE, BUDGETS
-from agentcli.llm.traits import LEVELS, Traits, nearest_level
+from agentcli.llm.provider import ADAPTIVE, BUDGETS, GEMINI_STAND_IN, LEVELS, Traits, nearest_level
 from agentcli.messages import Request, ToolChoice, without
-from agentcli.plain_schemas import Schema, parts, plain
+from agentcli.plain_json import Schema, parts, plain
 
-_STATUSES = (400, 402, 404, 413, 415, 422, 500, 501)
 _NEEDED = frozenset(
     {"model", "messages", "input", "stream", "tools", "system", "instructions", "max_tokens"}
 )
 _LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
-_OTHER_LIMIT = {_LIMITS[0]: _LIMITS[1], _LIMITS[1]: _LIMITS[0]}
 _TELLERS = ("thinking", "output_config", "reasoning_effort", "reasoning")
 """Members that tell how much to reason."""
 _EXTRA = r"unrecogni|unknown|unsupported|not support|extra (?:inputs|fields)|not permitted"
 _LEAST_TOKENS = 256
-_PAYS_FOR = 0.95
-"""Share of the tokens an account can pay for: their number is an estimate."""
 _NUMBER = re.compile(r"(?<![\w.<-])\d[\d,]*(?![\w.,-]*[a-z\d])")
 
 _REFUSED = (
@@ -48,10 +43,6 @@ _REASONING = (
     r"|input\[\d+\]\.summary|encrypted.content.{0,40}did not match|item with id\b.{0,80}not found"
 )
 """What servers say of opaque data that they can't read, or of items that are no longer together."""
-_OF_REASONING = r"thinking blocks?\b|encrypted_content|reasoning items?"
-"""What is named where it is refused in any other words."""
-_ACCOUNT = (LLMErrorKind.AUTH, LLMErrorKind.AUTH_PERMANENT, LLMErrorKind.CONTENT_POLICY)
-"""Refusals of somebody or of what is said, not of a request's form."""
 _MISSING = (
     r"(?P<a>[a-z_]*reason[a-z_]*)[`'\" ].{0,80}(?:passed back|missing|required)"
     r"|missing [`'\"]?(?P<b>[a-z_]*reason[a-z_]*)"
@@ -89,21 +80,14 @@ _ROLE = (
     r"role.{0,40}\b(system|developer)\b|\b(system|developer)\b.{0,20}(?:role|message|instruction)"
     r"|roles must alternate|only user\b.{0,20} roles"
 )
-_NEVER_LEFT_OUT = frozenset({"type", "properties", "items", "required", "description"})
-"""Keywords without which a schema says nothing."""
-_GEMINI_STAND_IN = {
-    "extra_content": {"google": {"thought_signature": "skip_thought_signature_validator"}}
-}
-
-_ROOM = "room"
 
 
 @dataclass(frozen=True)
 class Remedy:
-    """How to send a refused request again. `cause` is a stable name; `told` is for the user."""
+    """How to send a refused request again. `cause` is a stable name; `message` is for the user."""
 
     cause: str
-    told: str
+    message: str
     changes: Mapping[str, Any] = field(default_factory=dict)
     """Of the endpoint's traits, from now on."""
     drops: Literal["", "reasoning", "images"] = ""
@@ -114,7 +98,7 @@ class Remedy:
     @property
     def room_tokens(self) -> int:
         """What the window has room for beside the prompt; 0 if that was not the cause."""
-        return self.most_output_tokens if self.cause == _ROOM else 0
+        return self.most_output_tokens if self.cause == "room" else 0
 
     def changes_something(self, traits: Traits) -> bool:
         return bool(self.drops or self.most_output_tokens) or (
@@ -171,14 +155,19 @@ def find_remedy(
 
 def _rules(error: LLMError, refusal: _Refusal) -> Iterator[_Rule]:
     yield _cache_marks
-    if error.kind in _ACCOUNT:
+    # These refuse somebody or what is said, not a request's form.
+    account = (LLMErrorKind.AUTH, LLMErrorKind.AUTH_PERMANENT, LLMErrorKind.CONTENT_POLICY)
+    if error.kind in account:
         return
     # Gateways report this under any status.
     if refusal.says(_REASONING):
         yield _opaque_reasoning
-    elif error.status in _STATUSES:
+    elif error.status in (400, 402, 404, 413, 415, 422, 500, 501):
         is_size = error.kind in (LLMErrorKind.CONTEXT_OVERFLOW, LLMErrorKind.BILLING)
         yield from (_output_cap,) if is_size else _RULES
+        # What is named where it is refused in any other words.
+        if not is_size and refusal.says(r"thinking blocks?\b|encrypted_content|reasoning items?"):
+            yield _opaque_reasoning
 
 
 def _plain_words(said: str) -> str:
@@ -194,20 +183,15 @@ def _opaque_reasoning(refusal: _Refusal) -> Iterator[Remedy]:
     """Signatures and encrypted reasoning are refused after a change of account, or of what stood
     before them."""
     if any(message.provider_data for message in refusal.request.messages):
-        told = "the server can't verify earlier reasoning; going on without it"
-        yield Remedy("reasoning", told, drops="reasoning")
-
-
-def _named_reasoning(refusal: _Refusal) -> Iterator[Remedy]:
-    if refusal.says(_OF_REASONING):
-        yield from _opaque_reasoning(refusal)
+        message = "the server can't verify earlier reasoning; going on without it"
+        yield Remedy("reasoning", message, drops="reasoning")
 
 
 def _messages(refusal: _Refusal) -> Iterator[Remedy]:
     """Messages lack something, or stand in an order or have ids that the server does not take."""
     if "missing" in refusal.words and "thought_signature" in refusal.words:
-        told = "calls of other models are marked as such from now on"
-        yield Remedy("thought_signature", told, {"stand_in": _GEMINI_STAND_IN})
+        message = "calls of other models are marked as such from now on"
+        yield Remedy("thought_signature", message, {"stand_in": GEMINI_STAND_IN})
     missing = refusal.says(_MISSING)
     name = missing and (missing["a"] or missing["b"])
     # Some take an empty text for a missing one, but not a blank.
@@ -217,29 +201,29 @@ def _messages(refusal: _Refusal) -> Iterator[Remedy]:
         name, value = ("content" if is_sent else ""), ""
     is_filled = refusal.traits.filled.get(name or "") == value
     if name and not is_filled and name not in refusal.members and not name.endswith("effort"):
-        told = f"each message of the model has {name} from now on, as the server requires"
-        yield Remedy(f"filled {name}", told, {"filled": {**refusal.traits.filled, name: value}})
+        message = f"each message of the model has {name} from now on, as the server requires"
+        yield Remedy(f"filled {name}", message, {"filled": {**refusal.traits.filled, name: value}})
     if refusal.says(r"tool.?call.? id.{0,80}length of 9"):
-        told = "ids of calls have nine letters and digits here"
-        yield Remedy("short ids", told, {"short_ids": True})
+        message = "ids of calls have nine letters and digits here"
+        yield Remedy("short ids", message, {"short_ids": True})
     if refusal.says(r"(?:tool_use|call|tool_call).{0,40}\bid\b.{0,60}pattern"):
         yield Remedy("plain ids", "ids of calls are made plain", {"plain_ids": True})
     if refusal.says(r"role '?\"?user'?\"? after role '?\"?tool|roles must alternate"):
-        told = "a short answer stands between a tool's result and the user's message here"
-        yield Remedy("user after tool", told, {"user_after_tool": False})
+        message = "a short answer stands between a tool's result and the user's message here"
+        yield Remedy("user after tool", message, {"user_after_tool": False})
 
 
 def _images(refusal: _Refusal) -> Iterator[Remedy]:
     if not refusal.request.has_images or not refusal.says(_ABOUT_IMAGES):
         return
     if refusal.says(_IN_RESULTS) and refusal.traits.images == "anywhere":
-        told = "the model takes no images in results of tools; going on without them"
-        yield Remedy("images in results", told, {"images": "messages"})
+        message = "the model takes no images in results of tools; going on without them"
+        yield Remedy("images in results", message, {"images": "messages"})
     if refusal.says(_BLIND) and not refusal.says(_BAD_IMAGE):
-        told = "the model takes no images; going on without them"
-        yield Remedy("images", told, {"images": "none"})
-    told = "the server refuses an image of this conversation; going on without them"
-    yield Remedy("an image", told, drops="images")
+        message = "the model takes no images; going on without them"
+        yield Remedy("images", message, {"images": "none"})
+    message = "the server refuses an image of this conversation; going on without them"
+    yield Remedy("an image", message, drops="images")
 
 
 def _output_cap(refusal: _Refusal) -> Iterator[Remedy]:
@@ -252,22 +236,23 @@ def _output_cap(refusal: _Refusal) -> Iterator[Remedy]:
     about_it = refusal.says("|".join(_LIMITS) + "|output tokens|new_tokens|complet")
     if not isinstance(sent, int) or not (afford or about_it):
         return
-    other = _OTHER_LIMIT.get(member, "")
+    other = {_LIMITS[0]: _LIMITS[1], _LIMITS[1]: _LIMITS[0]}.get(member, "")
     asks_other = refusal.says(rf"(?:use|instead|did you mean).{{0,30}}{other}")
     if other and refusal.names(member) and (asks_other or refusal.says(_EXTRA)):
-        told = f"the server takes {other} instead of {member}"
-        yield Remedy(f"cap as {other}", told, {"output_limit": other})
+        message = f"the server takes {other} instead of {member}"
+        yield Remedy(f"cap as {other}", message, {"output_limit": other})
     numbers = [_number(each) for each in _NUMBER.findall(words)]
     smaller = [n for n in numbers if _LEAST_TOKENS <= n < sent]
-    if afford and (most := int(_number(afford[1]) * _PAYS_FOR)):
-        told = f"the account can pay for a reply of {most:,} tokens (max_tokens)"
-        yield Remedy("affordable", f"{told}; asking for no more", most_output_tokens=most)
+    # The number of tokens that an account can pay for is an estimate.
+    if afford and (most := int(_number(afford[1]) * 0.95)):
+        message = f"the account can pay for a reply of {most:,} tokens (max_tokens)"
+        yield Remedy("affordable", f"{message}; asking for no more", most_output_tokens=most)
     elif room := _room(refusal, sent, numbers):
-        told = f"only {room:,} tokens fit beside the prompt; asking for no more"
-        yield Remedy(_ROOM, told, most_output_tokens=room)
+        message = f"only {room:,} tokens fit beside the prompt; asking for no more"
+        yield Remedy("room", message, most_output_tokens=room)
     elif smaller and ("context" not in words or "less than or equal" in words):
-        told = f"replies are limited to {max(smaller):,} tokens, the model's most"
-        yield Remedy("most output", told, {"most_output_tokens": max(smaller)})
+        message = f"replies are limited to {max(smaller):,} tokens, the model's most"
+        yield Remedy("most output", message, {"most_output_tokens": max(smaller)})
 
 
 def _number(digits: str) -> int:
@@ -289,7 +274,7 @@ def _room(refusal: _Refusal, sent: int, numbers: Sequence[int]) -> int:
 
 
 def _effort(refusal: _Refusal) -> Iterator[Remedy]:
-    """How much to reason is told in another form, in fewer levels, or not at all."""
+    """How much to reason is message in another form, in fewer levels, or not at all."""
     words, traits = refusal.words, refusal.traits
     tellers = {n: v for n, v in refusal.members.items() if n in _TELLERS}
     named = [n for n in tellers if refusal.names(n) or f"{n}." in words]
@@ -300,33 +285,33 @@ def _effort(refusal: _Refusal) -> Iterator[Remedy]:
         efforts = {
             n: {**v, **plain_form} for n, v in (traits.efforts or ADAPTIVE).items() if n != "none"
         }
-        told = "what the model thinks is not shown here"
-        yield Remedy("display", told, {"efforts": efforts, "always": plain_form})
+        message = "what the model thinks is not shown here"
+        yield Remedy("display", message, {"efforts": efforts, "always": plain_form})
     if kind == "adaptive" and refusal.says(r"adaptive.{0,40}not|expected.{0,40}enabled"):
-        told = "how much the model thinks is told by a number of tokens"
-        yield Remedy("thinking budget", told, {"efforts": BUDGETS, "always": {}})
+        message = "how much the model thinks is message by a number of tokens"
+        yield Remedy("thinking budget", message, {"efforts": BUDGETS, "always": {}})
     if not tellers or not (named or usable or refusal.says(_REASONS)):
         return
     if refusal.request.effort == "none" and not usable:
         usable = [n for n in traits.efforts or ("low", "medium", "high") if n != "none"]
     if "summar" in words and "reasoning" in tellers:
-        told = "what the model reasons is not shown to this account"
+        message = "what the model reasons is not shown to this account"
         shown = {n: {"reasoning": {"effort": n}} for n in traits.efforts or LEVELS}
-        yield Remedy("summary", told, {"efforts": shown})
+        yield Remedy("summary", message, {"efforts": shown})
     if kind == "enabled" and "adaptive" in words:
-        told = "the model decides itself how much it thinks; told by output_config.effort"
-        yield Remedy("adaptive thinking", told, {"efforts": ADAPTIVE, "always": {}})
+        message = "the model decides itself how much it thinks; message by output_config.effort"
+        yield Remedy("adaptive thinking", message, {"efforts": ADAPTIVE, "always": {}})
     if "set reasoning_effort to 'none'" in words:
-        told = "with tools the model does not reason here; through Responses it does"
+        message = "with tools the model does not reason here; through Responses it does"
         always = {**traits.always, "reasoning_effort": "none"}
-        yield Remedy("no effort with tools", told, {"always": always, "efforts": {}})
+        yield Remedy("no effort with tools", message, {"always": always, "efforts": {}})
     if usable and traits.efforts != {}:
         kept = {n: (traits.efforts or {n: _like(refusal, tellers, n)})[n] for n in usable}
-        told = f"the model knows these levels of effort: {', '.join(usable)}"
-        yield Remedy(f"effort {' '.join(usable)}", told, {"efforts": kept})
+        message = f"the model knows these levels of effort: {', '.join(usable)}"
+        yield Remedy(f"effort {' '.join(usable)}", message, {"efforts": kept})
     always = {n: v for n, v in traits.always.items() if n not in named}
-    told = "how much to reason can't be told to this model"
-    yield Remedy("effort", told, {"efforts": {}, "always": always})
+    message = "how much to reason can't be message to this model"
+    yield Remedy("effort", message, {"efforts": {}, "always": always})
 
 
 def _usable_levels(refusal: _Refusal) -> list[str]:
@@ -341,7 +326,7 @@ def _usable_levels(refusal: _Refusal) -> list[str]:
 
 
 def _like(refusal: _Refusal, tellers: Mapping[str, Any], level: str) -> Mapping[str, Any]:
-    """Return the members of the refused body that told the effort, with another level."""
+    """Return the members of the refused body that message the effort, with another level."""
     sent = refusal.request.effort
     return {
         name: {k: level if v == sent else v for k, v in value.items()}
@@ -353,18 +338,18 @@ def _like(refusal: _Refusal, tellers: Mapping[str, Any], level: str) -> Mapping[
 
 def _tools(refusal: _Refusal) -> Iterator[Remedy]:
     if refusal.request.tools and refusal.says(_NO_TOOLS):
-        told = (
+        message = (
             "the server takes no tools for this model, so they are described in the text "
             '(tool_format = "text"); expect less of it'
         )
-        yield Remedy("tools", told, {"tools": "text"})
+        yield Remedy("tools", message, {"tools": "text"})
 
 
 def _tool_choice(refusal: _Refusal) -> Iterator[Remedy]:
     is_forced = refusal.request.tool_choice is ToolChoice.REQUIRED
     if is_forced and "tool_choice" in refusal.members and refusal.says(r"tool.?choice"):
-        told = "the model can't be made to call a tool; it is asked to"
-        yield Remedy("tool_choice", told, {"forced_tools": False})
+        message = "the model can't be made to call a tool; it is asked to"
+        yield Remedy("tool_choice", message, {"forced_tools": False})
 
 
 def _cache_marks(refusal: _Refusal) -> Iterator[Remedy]:
@@ -378,8 +363,8 @@ def _system_role(refusal: _Refusal) -> Iterator[Remedy]:
     if sent != "user" and is_about_it and refusal.says(_ROLE) and refusal.refuses:
         asks = refusal.says("(?:use|instead).{0,30}developer|developer.{0,30}instead")
         role = "system" if sent == "developer" else "developer" if asks else "user"
-        told = f"the instructions are sent as the {role}'s message here"
-        yield Remedy(f"instructions as {role}", told, {"system_role": role})
+        message = f"the instructions are sent as the {role}'s message here"
+        yield Remedy(f"instructions as {role}", message, {"system_role": role})
 
 
 def _schema(refusal: _Refusal) -> Iterator[Remedy]:
@@ -388,16 +373,18 @@ def _schema(refusal: _Refusal) -> Iterator[Remedy]:
     if not tools or not refusal.says("schema|function_declarations|parameters|tools|grammar"):
         return
     keywords = {word for tool in tools for word in _keywords(plain(tool.parameters))}
-    keywords -= _NEVER_LEFT_OUT | set(traits.unwanted_keywords)
+    # Without the first five, a schema says nothing.
+    keywords -= {"type", "properties", "items", "required", "description"}
+    keywords -= set(traits.unwanted_keywords)
     named = sorted(word for word in keywords if refusal.names(word.lower()) and refusal.refuses)
     if named:
-        told = f"tools are described without {', '.join(named)} here"
+        message = f"tools are described without {', '.join(named)} here"
         unwanted = [*traits.unwanted_keywords, *named]
-        yield Remedy(f"schema {' '.join(named)}", told, {"unwanted_keywords": unwanted})
+        yield Remedy(f"schema {' '.join(named)}", message, {"unwanted_keywords": unwanted})
     # A grammar of the user's own has nothing to do with tools' schemas.
     elif refusal.says("schema|(?<!custom )grammar"):
-        told = "tools are described in the simplest form of schema here"
-        yield Remedy("simple schema", told, {"schema": "gemini"})
+        message = "tools are described in the simplest form of schema here"
+        yield Remedy("simple schema", message, {"schema": "gemini"})
 
 
 def _keywords(schema: Schema) -> Iterable[str]:
@@ -440,6 +427,5 @@ _RULES: Sequence[_Rule] = (
     _member,
     _system_role,
     _schema,
-    _named_reasoning,
 )
 """In the order in which they are asked: what names something particular first."""

@@ -1,4 +1,4 @@
-"""What a server says of itself: which models it has, and how much one takes as it is loaded.
+"""What is learned of a server: what it says of its models, and what its refusals taught.
 
 Only local servers are asked, and hosts that are not known to be a provider's: for the models of the
 others there is the catalogue. A server that is slow, or answers something else, has said nothing.
@@ -8,17 +8,23 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import re
 import threading
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache
+from hashlib import sha256
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit, urlunsplit
 
+from agentcli import __version__
 from agentcli.llm.connections import is_local
+from agentcli.llm.provider import Ask, Facts, Get
 
 if TYPE_CHECKING:
     import httpx2
@@ -36,38 +42,17 @@ _NO_CHAT = (
     r"(?i)embed|rerank|(^|[/_-])(bge|gte|e5|minilm|tts)([/_.:-]|$)|whisper|moderation|dall-e"
     r"|-image|transcri|-ocr(-|$)"
 )
-_WINDOWS = ("max_model_len", "context_length", "context_window", "max_context_length")
+_WINDOWS = (
+    *("max_model_len", "context_length", "context_window", "max_context_length"),
+    *("max_input_tokens", "inputTokenLimit"),
+)
 """Members of an entry in a list of models: of vLLM and SGLang; OpenRouter, Together and Fireworks;
-Groq; Mistral."""
-_MORE_WINDOWS = ("max_input_tokens", "inputTokenLimit")
-"""The same of Anthropic and Google."""
-
-_SAY_MORE = (None, "llamacpp", "library", "organization_owner")
-"""Owners of models by the lists of llama.cpp, Ollama and LM Studio."""
-
-Get = Callable[[str], Any]
-"""Returns the JSON at a path of the server, or None. A path that begins with `/` is below the host,
-any other below the base URL. Raises OSError if the server does not answer."""
-
-
-@dataclass(frozen=True, slots=True)
-class Facts:
-    """What a server says of one model, as far as it does."""
-
-    window: int = 0
-    """Tokens that the model takes as it is loaded; 0: not known."""
-    changes: Mapping[str, Any] = field(default_factory=dict)
-    """Of the traits."""
-    told: str = ""
-    """What people should know of it, in one line."""
-    loaded: Sequence[str] = ()
-    """The ids of all models that are in memory."""
-    may_change: bool = False
-    """Whether the model is not in memory yet, so that there is more to learn later."""
-
-
-Ask = Callable[[Get, str], Facts | None]
-"""Asks a kind of server about a model; None: it is not of that kind."""
+Groq; Mistral; Anthropic; Google."""
+_asked: dict[tuple[str, str], Future[Facts]] = {}
+_lock = threading.Lock()
+_KEPT_S = 7 * 24 * 3600
+"""A server may learn in the meantime what it refused."""
+_LARGEST_FINDING = 100_000
 
 
 def chats(model: str, kind: object = None) -> bool:
@@ -94,17 +79,14 @@ def size(entry: Mapping[str, Any], *names: str) -> int:
     return next((n for n in numbers if isinstance(n, int) and n > 0), 0)
 
 
-def window_of(entry: Mapping[str, Any]) -> int:
-    """Return the window that an entry in a list of models gives; 0 if it gives none."""
-    return size(entry, *_WINDOWS, *_MORE_WINDOWS)
-
-
 def listed(get: Get, model: str) -> Facts | None:
     """Ask a server whose list of models has their windows; None if it may be one that says more
     elsewhere."""
     entry = entry_of(model, entries(get("models")), "id")
-    window = window_of(entry)
-    return Facts(window) if window or entry.get("owned_by") not in _SAY_MORE else None
+    window = size(entry, *_WINDOWS)
+    # Owners of models by the lists of llama.cpp, Ollama and LM Studio.
+    says_more = entry.get("owned_by") in (None, "llamacpp", "library", "organization_owner")
+    return Facts(window) if window or not says_more else None
 
 
 def models_at(base_url: str) -> list[str]:
@@ -155,10 +137,6 @@ def _local_getter(base_url: str, limit_s: float, headers: Mapping[str, str] | No
     return get
 
 
-_asked: dict[tuple[str, str], Future[Facts]] = {}
-_lock = threading.Lock()
-
-
 def begin(endpoint: Endpoint, asks: Sequence[Ask]) -> Future[Facts]:
     """Ask an endpoint of its model in the background, in each way of `asks` until one fits; once in
     this process, unless the model is not in memory yet."""
@@ -168,7 +146,12 @@ def begin(endpoint: Endpoint, asks: Sequence[Ask]) -> Future[Facts]:
         if before is not None and not (before.done() and before.result().may_change):
             return before
         future = _asked[key] = Future[Facts]()
-    threading.Thread(target=_ask, args=(future, endpoint, asks), daemon=True).start()
+
+    def ask() -> None:
+        found = facts_at(endpoint, [endpoint.model], asks)
+        future.set_result(found.get(endpoint.model, Facts()))
+
+    threading.Thread(target=ask, daemon=True).start()
     return future
 
 
@@ -181,10 +164,6 @@ def facts_of(base_url: str, model: str) -> Facts | None:
         return future.result(_PATIENCE_S)
     except TimeoutError:
         return Facts()
-
-
-def _ask(future: Future[Facts], endpoint: Endpoint, asks: Sequence[Ask]) -> None:
-    future.set_result(facts_at(endpoint, [endpoint.model], asks).get(endpoint.model, Facts()))
 
 
 def facts_at(endpoint: Endpoint, models: Sequence[str], asks: Sequence[Ask]) -> Mapping[str, Facts]:
@@ -244,3 +223,44 @@ def _target(base_url: str, path: str) -> str:
     below = address.path.rstrip("/") or "/v1"
     whole = path if path[0] == "/" else f"{below}/{path}"
     return urlunsplit(("", "", whole, query or address.query, ""))
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What refusals taught of endpoints, kept in a folder between sessions. A finding holds for the
+    version of the program that made it: it stands in the place of a whole row of a table, of which
+    the next version may know more. One that can't be read or written counts as unknown: the server
+    then says it again."""
+
+    folder: Path
+
+    def of(self, endpoint: Endpoint) -> Mapping[str, Any]:
+        """Return the changes of an endpoint's traits that are known."""
+        try:
+            with open(self._path(endpoint), "rb") as file:
+                fresh = os.fstat(file.fileno()).st_mtime > time.time() - _KEPT_S
+                found = json.loads(file.read(_LARGEST_FINDING)) if fresh else {}
+        except (OSError, ValueError, RecursionError):
+            return {}
+        if not isinstance(found, dict) or found.get("version") != __version__:
+            return {}
+        changes = found.get("changes")
+        return changes if isinstance(changes, dict) else {}
+
+    def keep(self, endpoint: Endpoint, changes: Mapping[str, Any]) -> None:
+        """Add `changes` to what is known of an endpoint."""
+        path = self._path(endpoint)
+        partial = path.with_name(f"{path.name}.{os.getpid()}")
+        changes = {**self.of(endpoint), **changes}
+        kept = {"version": __version__, "model": endpoint.name, "changes": changes}
+        try:
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            partial.write_text(json.dumps(kept), encoding="utf-8")
+            partial.replace(path)
+        except OSError as error:
+            log.warning("what %s refuses can't be kept: %s", endpoint.name, error)
+
+    def _path(self, endpoint: Endpoint) -> Path:
+        # An address may hold a secret, so its hash stands for it.
+        named = f"{endpoint.base_url}\n{endpoint.provider}\n{endpoint.model}"
+        return self.folder / f"{sha256(named.encode(errors='replace')).hexdigest()[:24]}.json"

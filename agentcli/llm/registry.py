@@ -7,44 +7,32 @@ import subprocess
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import cache
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
 from agentcli.errors import ConfigError, SetupNeeded
-from agentcli.llm.catalog import catalogued_models
-from agentcli.llm.families import BY_PROTOCOL
-from agentcli.llm.findings import Findings
-from agentcli.llm.probing import (
+from agentcli.llm.catalog import catalogued_models, nearest, resolve
+from agentcli.llm.probing import Findings, begin, facts_at, facts_of, listed, loaded_at, models_at
+from agentcli.llm.provider import (
+    BY_PROTOCOL,
+    PROTOCOLS,
     Ask,
     Facts,
-    begin,
-    facts_at,
-    facts_of,
-    listed,
-    loaded_at,
-    models_at,
-)
-from agentcli.llm.provider import (
-    PROTOCOLS,
     address_variable,
     built_in,
     is_hosted,
-    kin,
     known_providers,
+    matching_provider,
+    of_model,
     protocol_names,
 )
-from agentcli.llm.short_names import nearest, resolve
 from agentcli.llm.text_tools import TextTools
-from agentcli.llm.traits import Traits, of_model
 from agentcli.llm.wire_protocol import Endpoint, WireProtocol
 from agentcli.settings import DIALECTS, ProviderSettings, unwrapped
 from agentcli.system.programs import find_program
 
-_OPEN_FORMAT = "chat_completions"
 _KEY_COMMAND_S = 30
-_SHOWN_OF_STDERR = 400
-"""Characters; what went wrong is at the end."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +48,7 @@ class Providers:
     connect_timeout_s: float = 10.0
     read_timeout_s: float = 120.0
     key_fault: str = ""
-    """Why keys that the user supplied could not be read."""
+    """The line of a hint that says why keys which the user supplied could not be read."""
     findings: Findings | None = None
     """What refusals taught of endpoints, if that is kept."""
 
@@ -73,7 +61,7 @@ class Providers:
             return found
         raise SetupNeeded(
             "no model to work with: no key is set and no local server answers",
-            hint=f"{self._key_fault()}at a terminal, agent setup asks for what is needed;\n"
+            hint=f"{self.key_fault}at a terminal, agent setup asks for what is needed;\n"
             "  or set ANTHROPIC_API_KEY, OPENAI_API_KEY, OPENROUTER_API_KEY or GEMINI_API_KEY;\n"
             "  or start a local server (ollama, LM Studio, vLLM, llama.cpp);\n"
             "  or see agent at work without a model: agent demo",
@@ -111,8 +99,8 @@ class Providers:
         )
 
     def _by_short_name(self, wanted: str) -> str | None:
-        """Look among models of local servers and the catalogued ones of providers with a key. If
-        none fits, look among other providers, whose keys are then asked for."""
+        """Look among the models of local servers and of providers with a key, then among those of
+        other providers, whose keys are then asked for."""
         usable = list(self._usable())
         names = [*_catalogued(usable), *self.local_models()]
         if found := resolve(wanted, names, map(_default, usable)):
@@ -130,7 +118,7 @@ class Providers:
         return list(dict.fromkeys(names))
 
     def _usable(self) -> Iterator[str]:
-        """Yield the built-in providers with a default model and a key, by rank."""
+        """Yield the built-in providers with a default model and a key, best first."""
         return (name for name in _with_default() if self.has_key(name))
 
     def has_key(self, provider: str) -> bool:
@@ -159,6 +147,9 @@ class Providers:
             )
         if base_url:
             require_address(base_url, f"provider {provider}: ")
+        protocol = self._protocol_name(provider, base_url)
+        known = matching_provider(provider, protocol, base_url)
+        rows = {**BY_PROTOCOL.get(protocol, {}), **known.models}
         endpoint = Endpoint(
             provider=provider,
             model=model,
@@ -169,7 +160,7 @@ class Providers:
             drop_params=options.drop_params,
             stream=options.stream,
             images=options.images,
-            traits=self._traits(provider, model, base_url),
+            traits=of_model(model, known.traits, rows),
             connect_timeout_s=self.connect_timeout_s,
             read_timeout_s=self.read_timeout_s,
         )
@@ -183,8 +174,8 @@ class Providers:
 
     def _address(self, provider: str) -> str:
         """Return where the provider is; of several addresses, the first at which models are."""
-        first, *others = self._addresses(provider)
-        return _first_answering((first, *others)) if others else first
+        addresses = self._addresses(provider)
+        return _first_answering(tuple(addresses)) if len(addresses) > 1 else addresses[0]
 
     def _addresses(self, provider: str) -> Sequence[str]:
         """Return where the provider may be: what the settings or the environment say, or else its
@@ -194,9 +185,13 @@ class Providers:
             options = self._options("openai")
         if options.base_url:
             return (options.base_url,)
-        path = urlsplit(known.base_url).path
-        ways: dict[str, Callable[[str], str]] = {**known.address_env}
-        ways[address_variable(provider)] = partial(_with_path, path)
+
+        def with_path(value: str) -> str:
+            """Return an address; one that names only a host gets the usual path."""
+            bare = urlsplit(value).path in ("", "/") and "?" not in value
+            return f"{value.rstrip('/')}{urlsplit(known.base_url).path}" if bare else value
+
+        ways = {**known.address_env, address_variable(provider): with_path}
         for variable, address in ways.items():
             if value := self.environ.get(variable, "").strip():
                 try:
@@ -245,7 +240,7 @@ class Providers:
         if "tools" not in facts.changes or self._options(provider).tool_format == "auto":
             return facts
         others = {name: value for name, value in facts.changes.items() if name != "tools"}
-        return replace(facts, changes=others, told="")
+        return replace(facts, changes=others, message="")
 
     def window(self, name: str) -> int:
         """Return the window that the server of `provider/model` says it has, in tokens; 0 if it
@@ -257,8 +252,8 @@ class Providers:
         known = built_in(provider)
         if known.ask is not None:
             return (known.ask,)
-        elsewhere = bool(known.base_url) or not known.protocol
-        if not base_url or is_hosted(base_url) or not elsewhere:
+        may_be_elsewhere = bool(known.base_url) or not known.protocol
+        if not (base_url and may_be_elsewhere) or is_hosted(base_url):
             return ()
         kinds = [each.ask for each in known_providers().values() if each.local and each.ask]
         plain = base_url.startswith("http:")
@@ -277,9 +272,7 @@ class Providers:
 
     def protocol(self, endpoint: Endpoint) -> WireProtocol:
         """Return the protocol for the endpoint's wire format, without importing an SDK or sending
-        anything.
-
-        Raises ConfigError when the wire format in the settings does not exist."""
+        anything. Raises ConfigError when the wire format in the settings does not exist."""
         options = self._options(endpoint.provider)
         name = self._protocol_name(endpoint.provider, endpoint.base_url)
         speaker = PROTOCOLS.get(name)
@@ -290,16 +283,18 @@ class Providers:
                 hint=f"use one of: {', '.join(protocol_names())}",
             )
         protocol: WireProtocol = speaker(endpoint)
-        return _reading_text(protocol, endpoint, name, options.tool_format)
+        wanted = options.tool_format
+        if wanted == "text" or (wanted == "auto" and endpoint.traits.tools == "text"):
+            return TextTools(protocol, DIALECTS, tell_in_text=True)
+        if wanted == "auto":
+            # Calls are not looked for where a provider speaks a wire format of its own.
+            is_open = name == "chat_completions" or endpoint.provider not in known_providers()
+            return TextTools(protocol, DIALECTS if is_open else ())
+        return TextTools(protocol, () if wanted == "native" else (wanted,))
 
     def _protocol_name(self, provider: str, base_url: str) -> str:
-        return self._options(provider).api or built_in(provider).protocol or _guess(base_url)
-
-    def _traits(self, provider: str, model: str, base_url: str) -> Traits:
-        protocol = self._protocol_name(provider, base_url)
-        known = kin(provider, protocol, base_url)
-        rows = {**BY_PROTOCOL.get(protocol, {}), **known.models}
-        return of_model(model, known.traits, rows)
+        guessed = "anthropic_messages" if "anthropic" in base_url else "chat_completions"
+        return self._options(provider).api or built_in(provider).protocol or guessed
 
     def key_variables(self) -> set[str]:
         """Return the variables that hold model keys, which no command should see."""
@@ -336,17 +331,20 @@ class Providers:
     def _key(self, provider: str) -> str | None:
         """Return the provider's key; None if it needs none. Raises ConfigError for one that no
         header can hold; its message does not reveal the key."""
-        if command := self._options(provider).api_key_command:
-            key = _run_key_command(provider, command)
+        options = self._options(provider)
+        if options.api_key_command:
+            key = _run_key_command(provider, options.api_key_command)
         elif variable := self.key_variable(provider):
             key = unwrapped(self.environ.get(variable, ""))
-            if not key and (self._is_moved(provider) or built_in(provider).signs_in):
+            # A built-in provider's name may stand for a server of the user's own.
+            is_moved = bool(options.base_url and options.api) and options.api_key_env is None
+            if not key and (is_moved or built_in(provider).signs_in):
                 return None
             if not key:
                 raise SetupNeeded(
                     f"no key for {provider}: {variable} is not set",
                     provider=provider,
-                    hint=f"{self._key_fault()}agent setup asks for one and keeps it; or export "
+                    hint=f"{self.key_fault}agent setup asks for one and keeps it; or export "
                     f"{variable}=…;\n  or choose another model with -m, or try: agent demo",
                 )
         else:
@@ -359,15 +357,6 @@ class Providers:
                 hint="set it again, without anything around it",
             )
         return key
-
-    def _is_moved(self, provider: str) -> bool:
-        """Whether a built-in provider's name stands for a server of the user's own, which may need
-        no key: its address and wire format are set, but no variable for its key."""
-        options = self._options(provider)
-        return bool(options.base_url and options.api) and options.api_key_env is None
-
-    def _key_fault(self) -> str:
-        return f"{self.key_fault}\n  " if self.key_fault else ""
 
 
 def _with_default() -> list[str]:
@@ -396,32 +385,9 @@ def require_address(base_url: str, whose: str = "") -> SplitResult:
     raise ConfigError(f"{whose}{base_url!r} is not the address of a server", hint=hint)
 
 
-def _reading_text(
-    protocol: WireProtocol, endpoint: Endpoint, wire_format: str, tool_format: str
-) -> WireProtocol:
-    """Return `protocol` with what its replies have in their text, thinking or calls. Calls are not
-    looked for where a provider speaks a wire format of its own."""
-    if tool_format == "text" or (tool_format == "auto" and endpoint.traits.tools == "text"):
-        return TextTools(protocol, DIALECTS, tell_in_text=True)
-    if tool_format == "auto":
-        is_open = wire_format == _OPEN_FORMAT or endpoint.provider not in known_providers()
-        return TextTools(protocol, DIALECTS if is_open else ())
-    return TextTools(protocol, () if tool_format == "native" else (tool_format,))
-
-
-def _guess(base_url: str) -> str:
-    return "anthropic_messages" if "anthropic" in base_url else "chat_completions"
-
-
 @cache
 def _first_answering(addresses: tuple[str, ...]) -> str:
     return next((address for address in addresses if models_at(address)), addresses[0])
-
-
-def _with_path(path: str, value: str) -> str:
-    """Return an address; one that names only a host gets `path`."""
-    bare = urlsplit(value).path in ("", "/") and "?" not in value
-    return f"{value.rstrip('/')}{path}" if bare else value
 
 
 def _run_key_command(provider: str, command: str) -> str:
@@ -452,7 +418,8 @@ def _run_key_command(provider: str, command: str) -> str:
         if done.returncode == 0 and done.stdout.strip():
             return done.stdout.strip()
         ended = f"it ended with {done.returncode}" if done.returncode else "it printed nothing"
-        said = " ".join(done.stderr.split())[-_SHOWN_OF_STDERR:]
+        # What went wrong is at the end.
+        said = " ".join(done.stderr.split())[-400:]
         why = f"{ended}: {said}" if said else ended
     raise ConfigError(
         f"the api_key_command of {provider} failed: {why}",

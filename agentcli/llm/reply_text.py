@@ -1,4 +1,4 @@
-"""What a reply's text consists of: thinking, calls as text, and what is said to the person.
+"""What a reply's text consists of (thinking, calls, words), and what a person is shown of it.
 
 A call as text counts as one if its block stands by itself: at the start of a line or behind a
 sentence, with no sentence going on behind it, and not in a code fence or between backticks. A reply
@@ -9,31 +9,54 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache, reduce
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
-from agentcli.llm.call_dialects import BARE, DIALECTS, PLAIN_MARKS, THOUGHTS, Dialect
-from agentcli.llm.text_calls import Tools, bare_calls, read_block
+from agentcli.events.progress import ReasoningDelta, TextDelta, ToolCallStarted
+from agentcli.llm.text_calls import (
+    ARGUMENTS,
+    BARE,
+    DIALECTS,
+    LISTS,
+    NAMES,
+    PLAIN_MARKS,
+    THOUGHTS,
+    Dialect,
+    Tools,
+    bare_calls,
+    read_block,
+)
 from agentcli.llm.wire_protocol import unique_calls
 from agentcli.messages import FinishReason, ProviderData, Reply, ToolCall
 
-_USABLE = (FinishReason.STOP, FinishReason.TOOL_CALLS)
 _FENCED = re.compile(
     r"\s*```(?:json|xml|tool_\w+)?[^\S\n]*\n(.*?)\n[^\S\n]*```[^\S\n]*(?=\n|\Z)", re.DOTALL
 )
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})([^`\n]*)")
 _QUOTING = re.compile(r"(?:>|[-*+#|]|\d+[.)])*")
-_CODE_INDENTS = ("    ", "\t")
-_GOES_ON = re.compile(r"[a-z,.;:!?)\]}\"'`]")
-_NAME_PART = re.compile(r"[\w-]+")
-_NAMED = re.compile(r'"name"\s*:\s*"([^"\\]{1,64})"')
 _NOT_SAID = re.compile(
     r"\A\s*(?:<\|start\|>assistant)?(?:<\|channel\|>\w+(?: \w+)?<\|message\|>|"
     r"<\|open\|>response<\|sep\|>)|(?:\s*<\|(?:return|end|call|im_end|eot_id|eom_id)\|>|"
     r"\s*<\|close\|>(?:response|message)<\|sep\|>|\s*<turn\|>)+\s*\Z"
 )
 """Marks of channels and ends around what is said."""
+_MARKS = tuple(sorted({begin for d in DIALECTS for begin in d.begins}, key=len, reverse=True))
+"""What blocks of calls may begin with, the longest first."""
+_MARK = re.compile("|".join(map(re.escape, _MARKS)))
+_ENOUGH = 48
+"""Characters from which it shows whether a reply that begins like one is nothing but calls."""
+_BARE_BEGINS = "[{`"
+_OPEN_FENCE = r"```(?:json|xml|tool_\w+)?\s*"
+_CALL_MEMBERS = rf'(?:{"|".join((*NAMES, *ARGUMENTS, *LISTS, "id"))}|type"\s*:\s*"function)'
+_BARE_CALLS = re.compile(
+    rf'(?:{_OPEN_FENCE})?(?:[\[{{\s]*"{_CALL_MEMBERS}"|\[?\s*(?:\w+\.)*(?P<name>\w+)\()'
+    rf"|{_OPEN_FENCE}(?:{_MARK.pattern})|call:\w"
+)
+"""What a reply begins with that may be nothing but calls; in group `name` the function that Python
+calls."""
+_LONGEST_LINE = 2_000
+"""Characters of a line that are looked at for what stands before a mark."""
 
 
 class Thought(NamedTuple):
@@ -61,18 +84,6 @@ class _Block(NamedTuple):
     dialect: str
 
 
-@cache
-def all_marks() -> Sequence[str]:
-    """Return what blocks of calls may begin with, the longest first."""
-    begins = {begin for dialect in DIALECTS for begin in dialect.begins}
-    return tuple(sorted(begins, key=len, reverse=True))
-
-
-@cache
-def _marks() -> re.Pattern[str]:
-    return re.compile("|".join(map(re.escape, all_marks())))
-
-
 def understood(
     reply: Reply, tools: Tools, dialects: Collection[str]
 ) -> tuple[Reply, Found, Thought]:
@@ -85,11 +96,14 @@ def understood(
     if dialects and not called:
         found = find_calls(thought.rest, tools, dialects)
         if not found.said.strip() and not found.calls:
-            found = _calls_in_thought(reasoning, tools, dialects) or found
+            # Some models begin to call before they have closed their thinking.
+            late = find_calls(reasoning, tools, dialects)
+            if late.calls and late.is_last and all(call.name in tools for call in late.calls):
+                found = late._replace(said="")
     if found.said == reply.text and called == reply.tool_calls and not found.calls:
         return reply, found, thought
     reply = replace(reply, text=found.said, reasoning=reasoning, tool_calls=called)
-    if found.calls and reply.finish_reason in _USABLE:
+    if found.calls and reply.finish_reason in (FinishReason.STOP, FinishReason.TOOL_CALLS):
         named = [replace(call, name=whole_name(call.name, tools)) for call in found.calls]
         reply = replace(
             reply,
@@ -113,19 +127,11 @@ def _beside_calls(reply: Reply, thought: Thought, found: Found) -> ProviderData 
     return replace(data, items=(members,)) if members else None
 
 
-def _calls_in_thought(thought: str, tools: Tools, dialects: Collection[str]) -> Found | None:
-    """Return the calls that thinking ends with: some models begin to call before they have closed
-    their thinking."""
-    found = find_calls(thought, tools, dialects)
-    good = found.calls and found.is_last and all(call.name in tools for call in found.calls)
-    return found._replace(said="") if good else None
-
-
 def whole_name(name: str, tools: Collection[str]) -> str:
     """Return the name of the tool that a model means: without the marks of channels that gpt-oss
     leaves at it, and without a namespace (`default_api.bash`) or capitals that are not its own."""
     name = name.partition("<|")[0].strip()
-    parts = [] if name in tools else _NAME_PART.findall(name)
+    parts = [] if name in tools else re.findall(r"[\w-]+", name)
     meant = {word for part in parts for word in (part, part.lower()) if word in tools}
     return meant.pop() if len(meant) == 1 else name
 
@@ -189,20 +195,20 @@ def _said(text: str) -> str:
 
 def _next_block(text: str, start: int, tools: Tools, dialects: Collection[str]) -> _Block | None:
     """Return the next block of calls from `start` on, which is where the one before ends."""
-    if not _marks().search(text, start):
+    if not _MARK.search(text, start):
         return None
     position, fence = start, ""
     while position < len(text):
         line_end = text.find("\n", position) + 1 or len(text)
         line = text[position:line_end]
-        marks = () if fence else _marks().finditer(line)
+        marks = () if fence else _MARK.finditer(line)
         for mark in marks:
             before, may_begin = line[: mark.start()], _may_begin(line, mark)
             alone = may_begin and not before.strip()
             block = _block_at(text, position + mark.start(), mark[0], tools, dialects, alone)
             if block is None:
                 continue
-            if may_begin and not _is_quoted(text, block, before, mark[0]):
+            if may_begin and not _is_quoted(text[block.end :], before, mark[0]):
                 return block
             position = block.end
             break
@@ -212,16 +218,11 @@ def _next_block(text: str, start: int, tools: Tools, dialects: Collection[str]) 
     return None
 
 
-def marks_in(line: str, start: int = 0) -> Iterator[re.Match[str]]:
-    """Yield the marks in a line, from `start` on, at which calls may begin."""
-    return (mark for mark in _marks().finditer(line, start) if _may_begin(line, mark))
-
-
 def _may_begin(line: str, mark: re.Match[str]) -> bool:
     """Whether what stands before a mark in its line lets calls begin: no quotation, code, item of a
     list or unfinished sentence. Marks of a model's own vocabulary may follow any word."""
     before = line[: mark.start()].strip()
-    if line.startswith(_CODE_INDENTS) and not before:
+    if line.startswith(("    ", "\t")) and not before:
         return False
     if _QUOTING.fullmatch(before) or before.startswith(">") or before.count("`") % 2:
         return not before
@@ -240,13 +241,12 @@ def fence_after(line: str, fence: str) -> str:
     return "" if closes else fence
 
 
-def _is_quoted(text: str, block: _Block, before: str, mark: str) -> bool:
-    """Whether a sentence goes on behind the block, or more text behind one that ends a reply."""
-    behind = text[block.end :]
+def _is_quoted(behind: str, before: str, mark: str) -> bool:
+    """Whether a sentence goes on behind a block, or more text behind one that ends a reply."""
     if mark.startswith("```"):
         return bool(behind.strip())
     rest = behind.partition("\n")[0].strip()
-    return bool(rest if before.strip() else _GOES_ON.match(rest))
+    return bool(rest if before.strip() else re.match(r"[a-z,.;:!?)\]}\"'`]", rest))
 
 
 def _block_at(
@@ -274,9 +274,135 @@ def _broken(text: str, start: int, mark: str, dialects: Collection[str]) -> _Blo
     closing = marks.search(text, begin)
     end, after = closing.span() if closing else (len(text), len(text))
     raw = text[begin:end].strip()
-    name = _NAMED.search(raw)
+    name = re.search(r'"name"\s*:\s*"([^"\\]{1,64})"', raw)
     return _Block(start, after, [ToolCall("", name[1] if name else "", raw)], spoken[0].name)
 
 
 def _beginning_with(mark: str, dialects: Collection[str]) -> list[Dialect]:
     return [each for each in DIALECTS if mark in each.begins and each.name in dialects]
+
+
+@dataclass
+class Shown:
+    """A stream's text as it is shown to the person: thinking as such, and without calls, of which
+    only the names are told. Text that may be a call is held back until the reply is complete."""
+
+    tools: Tools
+    dialects: Collection[str]
+    thought_end: str = ""
+    """What ends the thinking that goes on; empty if the reply does not begin with any."""
+    _held: str = ""
+    _line: str = ""
+    """What was shown of the current line."""
+    _fence: str = ""
+    _state: Literal["begin", "thought", "text", "call"] = "begin"
+    _named: bool = False
+    _shown: int = 0
+
+    def __post_init__(self) -> None:
+        if self.thought_end:
+            self._state = "thought"
+
+    def take(self, text: str) -> Iterator[TextDelta | ReasoningDelta | ToolCallStarted]:
+        self._held += text
+        if self._state == "begin":
+            self._begin()
+        if self._state == "thought":
+            yield from self._think()
+        if self._state == "text":
+            yield from self._show()
+        if self._state == "call" and not self._named:
+            known = (word for word in re.findall(r"[\w-]+", self._held[:400]) if word in self.tools)
+            if name := next(known, ""):
+                self._named = True
+                yield ToolCallStarted(name)
+
+    def rest(self, found: Found) -> Iterator[TextDelta | ReasoningDelta | ToolCallStarted]:
+        """Yield what was held back and is not a call, then the names of calls not told yet."""
+        if self._state == "thought":
+            yield TextDelta(found.said) if found.said.strip() else ReasoningDelta(self._held)
+        elif found.calls:
+            if said := find_calls(self._held, self.tools, self.dialects).said:
+                yield TextDelta(said)
+        elif said := found.said[self._shown :]:
+            yield TextDelta(said)
+        for call in found.calls[self._named :]:
+            yield ToolCallStarted(call.name)
+
+    def _begin(self) -> None:
+        """Decide whether the reply begins with thinking, with what may be calls, or with text."""
+        begun = self._held.lstrip()
+        if self.thought_end:
+            self._held = begun
+        if opener := next((mark for mark in THOUGHTS if begun.startswith(mark)), ""):
+            self._state, self.thought_end = "thought", THOUGHTS[opener]
+            self._held = begun[len(opener) :]
+        elif any(mark.startswith(begun) for mark in (*THOUGHTS, "call:")):
+            return
+        elif not self.dialects or not (
+            begun[0] in _BARE_BEGINS or "(" in begun or begun.startswith("call:")
+        ):
+            # A look at the characters rules out that the reply is nothing but calls.
+            self._state = "text"
+        elif bare := _BARE_CALLS.match(begun):
+            self._state = "call" if bare["name"] is None or bare["name"] in self.tools else "text"
+        elif begun[0] not in _BARE_BEGINS or len(begun) >= _ENOUGH:
+            self._state = "text"
+
+    def _think(self) -> Iterator[ReasoningDelta]:
+        thought, closed, rest = self._held.partition(self.thought_end)
+        if closed:
+            self._state, self._held = "begin", rest.lstrip()
+        else:
+            sure = len(thought) - _begun(thought, (self.thought_end,))
+            thought, self._held = thought[:sure], thought[sure:]
+        if thought:
+            yield ReasoningDelta(thought)
+        if closed and self._held:
+            self._begin()
+            if self._state == "thought":
+                yield from self._think()
+
+    def _show(self) -> Iterator[TextDelta]:
+        """Yield text up to where calls may begin, or up to what may become the mark of one."""
+        shown = 0
+        while self._state == "text":
+            end = self._held.find("\n", shown) + 1
+            piece = self._held[shown : end or len(self._held)]
+            mark = None
+            if self.dialects and not self._fence:
+                line, old = self._line + piece, len(self._line)
+                marks = _MARK.finditer(line, max(0, old - len(_MARKS[0])))
+                fitting = (m for m in marks if m.start() >= old and _may_begin(line, m))
+                mark = next(fitting, None)
+            if mark:
+                self._state = "call"
+                shown += mark.start() - old
+                self._line = line[: mark.start()]
+            elif end:
+                self._fence = fence_after(self._line + piece, self._fence)
+                self._line, shown = "", end
+            else:
+                unsure = 0 if self._fence or not self.dialects else _begun(piece, _MARKS)
+                shown = len(self._held) - unsure
+                self._line = (self._line + piece[: len(piece) - unsure])[-_LONGEST_LINE:]
+                break
+        text, self._held = self._held[:shown], self._held[shown:]
+        self._shown += len(text)
+        if text:
+            yield TextDelta(text)
+
+
+def _begun(text: str, marks: Sequence[str]) -> int:
+    """Return how many characters at the end of `text` may be the beginning of one of `marks`."""
+    end = text[1 - max(map(len, marks)) :]
+    for start in _first_characters(marks).finditer(end):
+        tail = end[start.start() :]
+        if any(mark.startswith(tail) for mark in marks):
+            return len(tail)
+    return 0
+
+
+@cache
+def _first_characters(marks: Sequence[str]) -> re.Pattern[str]:
+    return re.compile("|".join({re.escape(mark[0]) for mark in marks}))

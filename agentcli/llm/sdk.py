@@ -10,7 +10,7 @@ import importlib
 import importlib.util
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from hashlib import sha256
@@ -19,11 +19,9 @@ from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
 from agentcli.errors import ConfigError, LLMError
 from agentcli.llm.answers import checked_answer, refused_reply, taken_apart
-from agentcli.llm.connections import http_failure, through_proxy
-from agentcli.llm.lazy_sdk import make_lazy
-from agentcli.llm.provider import built_in
+from agentcli.llm.connections import http_failure, make_lazy, through_proxy
+from agentcli.llm.provider import Efforts, Traits, built_in
 from agentcli.llm.tool_schemas import WireTools
-from agentcli.llm.traits import Efforts, Traits
 from agentcli.llm.wire_protocol import (
     Endpoint,
     PerMessage,
@@ -31,10 +29,24 @@ from agentcli.llm.wire_protocol import (
     StreamItem,
     check_object,
     dump,
+    join_object,
     parsing_reply,
+    token_count,
     unknown_failure,
+    wire_arguments,
+    wire_name,
 )
-from agentcli.messages import Message, ProviderData, Reply, Request, Role, ToolChoice
+from agentcli.messages import (
+    Message,
+    ProviderData,
+    Reply,
+    Request,
+    Role,
+    ToolCall,
+    ToolChoice,
+    ToolSchema,
+    Usage,
+)
 
 if TYPE_CHECKING:
     from agentcli.llm.healing import Remedy
@@ -48,6 +60,8 @@ class SDKProtocol(ABC):
     """The name of the SDK's client class."""
     path: ClassVar[str]
     models_path: ClassVar[str] = "/models"
+    conversation: ClassVar[str] = "messages"
+    """The body member that holds the conversation."""
     output_limit: ClassVar[str]
     """The body member that caps a reply."""
     usual_efforts: ClassVar[Efforts]
@@ -60,7 +74,7 @@ class SDKProtocol(ABC):
         self._endpoint = endpoint
         self._size = ReplySize()
         self._parts = PerMessage(self._as_bytes)
-        self._wire_tools = _wire_tools(endpoint.traits)
+        self._wire_tools = WireTools(self.traits.schema, self.traits.unwanted_keywords)
         self._client: Any = None
 
     @property
@@ -78,13 +92,17 @@ class SDKProtocol(ABC):
         return find_remedy(error, self.traits, self.members(request), request)
 
     def learn(self, changes: Mapping[str, Any]) -> None:
-        traits = self.traits.with_changes(changes)
-        self._endpoint = replace(self._endpoint, traits=traits)
-        self._wire_tools = _wire_tools(traits)
+        self._endpoint = replace(self._endpoint, traits=self.traits.with_changes(changes))
+        self._wire_tools = WireTools(self.traits.schema, self.traits.unwanted_keywords)
         self._parts.forget()
 
+    def _body(self, request: Request) -> bytes:
+        head = self.members(request)
+        return join_object(head, **{self.conversation: self._conversation(request.messages)})
+
     @abstractmethod
-    def _body(self, request: Request) -> bytes: ...
+    def _conversation(self, messages: Sequence[Message]) -> bytes:
+        """Return the conversation as a JSON array."""
 
     def members(self, request: Request) -> dict[str, Any]:
         """Return the members of the request's body other than the conversation, with the user's
@@ -100,13 +118,11 @@ class SDKProtocol(ABC):
 
     def _common_members(self, request: Request) -> dict[str, Any]:
         """Return the members that all wire formats have."""
-        traits = self.traits
-        limit = request.max_output_tokens
+        traits, limit = self.traits, request.max_output_tokens
+        limit = min(limit, traits.most_output_tokens or limit)
         members: dict[str, Any] = {
             "model": self._endpoint.model,
-            traits.output_limit or self.output_limit: min(
-                limit, traits.most_output_tokens or limit
-            ),
+            traits.output_limit or self.output_limit: limit,
         }
         if self._endpoint.stream:
             members["stream"] = True
@@ -115,24 +131,25 @@ class SDKProtocol(ABC):
         return {**members, **traits.always, **traits.effort(request.effort, self.usual_efforts)}
 
     def _as_bytes(self, message: Message) -> bytes:
-        """Return the JSON values of a message, joined by commas."""
-        return b",".join(map(dump, self._wire(self._visible(self._told(message)))))
-
-    def _visible(self, message: Message) -> Message:
-        """Return `message` with only the images that the endpoint takes."""
-        if not message.image_urls:
-            return message
-        hidden = self.traits.images == "none" or not self._endpoint.images
-        in_result = self.traits.images == "messages" and message.role is Role.TOOL
-        return _without_images(message) if hidden or in_result else message
-
-    def _told(self, message: Message) -> Message:
-        """Return `message` with the arguments of its calls as the tools are declared here."""
+        """Return the JSON values of a message, joined by commas, with the arguments of its calls as
+        the tools are declared here."""
         calls = [
             replace(c, arguments=self._wire_tools.wire(c.name, c.arguments))
             for c in message.tool_calls
         ]
-        return replace(message, tool_calls=tuple(calls)) if calls else message
+        declared = replace(message, tool_calls=tuple(calls)) if calls else message
+        return b",".join(map(dump, self._wire(self._visible(declared))))
+
+    def _visible(self, message: Message) -> Message:
+        """Return `message` with a note in place of images that the endpoint does not take, so that
+        the model knows there is something it can't see."""
+        count = len(message.image_urls)
+        hidden = self.traits.images == "none" or not self._endpoint.images
+        in_result = self.traits.images == "messages" and message.role is Role.TOOL
+        if not (count and (hidden or in_result)):
+            return message
+        note = f"[{f'{count} images' if count > 1 else 'an image'} here, which you can't be shown]"
+        return replace(message, content=f"{message.content}\n{note}".strip(), image_urls=())
 
     def _own_data(self, message: Message) -> ProviderData | None:
         data = message.provider_data
@@ -189,9 +206,8 @@ class SDKProtocol(ABC):
         return {"content": body, "options": {"headers": {"content-type": "application/json"}}}
 
     def _chunks(self, stream: Any) -> Iterable[bytes]:
-        """Return what arrives of an answer."""
-        chunks: Iterable[bytes] = stream.response.iter_bytes()
-        return chunks
+        """Yield an answer's bytes as they arrive."""
+        yield from stream.response.iter_bytes()
 
     def _address(self) -> tuple[str, dict[str, str]]:
         """Return the address that paths are added to, and what its query adds to each request. An
@@ -234,7 +250,7 @@ class SDKProtocol(ABC):
     def translate(self, error: Exception) -> LLMError:
         origin = self._endpoint.base_url.partition("?")[0]
         if isinstance(error, self._sdk.APIStatusError):
-            from agentcli.llm.classify import classify
+            from agentcli.llm.failures import classify
 
             # The SDK's own `body` is only a part of what was sent.
             headers = error.response.headers
@@ -263,10 +279,6 @@ class SDKProtocol(ABC):
         return importlib.import_module(self.sdk)
 
 
-def _wire_tools(traits: Traits) -> WireTools:
-    return WireTools(traits.schema, traits.unwanted_keywords)
-
-
 def require_extra(extra: str, module: str, what: str) -> None:
     """Raise ConfigError unless `module`, which the extra of this package brings, is installed."""
     try:
@@ -280,11 +292,68 @@ def require_extra(extra: str, module: str, what: str) -> None:
         )
 
 
-def _without_images(message: Message) -> Message:
-    """Return `message` with a note in place of images, so that the model knows there is something
-    it can't see."""
-    count = len(message.image_urls)
-    if not count:
-        return message
-    note = f"[{f'{count} images' if count > 1 else 'an image'} here, which you can't be shown]"
-    return replace(message, content=f"{message.content}\n{note}".strip(), image_urls=())
+class OpenAIProtocol(SDKProtocol):
+    sdk, client = "openai", "OpenAI"
+
+    @abstractmethod
+    def _user(self, blocks: bytes, *, after_tool: bool) -> bytes:
+        """Return a message of the user with these content blocks, with what must stand before it
+        if it follows the result of a tool."""
+
+    @abstractmethod
+    def _tool(self, tool: ToolSchema) -> dict[str, Any]:
+        """Return how a tool is declared."""
+
+    def _tools(self, request: Request) -> dict[str, Any]:
+        """Return the members of the body that are about tools."""
+        if not request.tools:
+            return {}
+        members: dict[str, Any] = {"tools": [self._tool(tool) for tool in request.tools]}
+        if self._chooses(request):
+            members["tool_choice"] = request.tool_choice.value
+        return members
+
+    def _following(self, message: Message) -> list[bytes]:
+        """Return the content blocks of a user message that has to follow `message`."""
+        return []
+
+    def _user_roles(self) -> Sequence[Role]:
+        """Return whose messages are sent as the user's, which the system text may have to be."""
+        as_user = self.traits.system_role == "user"
+        return (Role.USER, Role.SYSTEM) if as_user else (Role.USER,)
+
+    def _conversation(self, messages: Sequence[Message]) -> bytes:
+        """Return a JSON array of `messages`; consecutive user messages become one."""
+        out: list[bytes] = []
+        blocks: list[bytes] = []
+        after_tool = False
+        user = self._user_roles()
+        for message, part in zip(messages, self._parts.of(messages), strict=True):
+            if message.role in user:
+                blocks.append(part)
+            elif part:
+                if blocks and message.role is not Role.TOOL:
+                    out.append(self._user(b",".join(blocks), after_tool=after_tool))
+                    blocks = []
+                out.append(part)
+                after_tool = message.role is Role.TOOL
+                if message.image_urls:
+                    blocks += self._following(self._visible(message))
+        if blocks:
+            out.append(self._user(b",".join(blocks), after_tool=after_tool))
+        return b"[" + b",".join(out) + b"]"
+
+
+def called_function(call: ToolCall) -> dict[str, str]:
+    arguments = dump(wire_arguments(call.arguments)).decode()
+    return {"name": wire_name(call.name), "arguments": arguments}
+
+
+def openai_usage(usage: Any, prompt: str, completion: str) -> Usage:
+    """Read a reply's usage; `prompt` and `completion` are the first words of its fields' names."""
+    return Usage(
+        prompt_tokens=token_count(usage, f"{prompt}_tokens"),
+        completion_tokens=token_count(usage, f"{completion}_tokens"),
+        cache_read_tokens=token_count(usage, f"{prompt}_tokens_details", "cached_tokens"),
+        reasoning_tokens=token_count(usage, f"{completion}_tokens_details", "reasoning_tokens"),
+    )

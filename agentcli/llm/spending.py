@@ -12,7 +12,7 @@ text.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from agentcli.errors import ConfigError, LLMError, LLMErrorKind
@@ -25,7 +25,6 @@ LEAST_OUTPUT_TOKENS = 256
 ADDED_TOKENS = 2_048
 """Allowance for what providers add to a prompt themselves."""
 
-_BYTES_OF_TOKEN = 4
 _RESULTS_BYTES = 8_000
 """Bytes by which the prompt of the call held in reserve may have grown through the results of this
 reply's tool calls; the reply itself is counted apart. More can't be foreseen."""
@@ -35,8 +34,6 @@ _MOST_IMAGE_TOKENS = 50_000
 """Anthropic scales images down to at most 4,784 tokens. OpenAI's most expensive case (gpt-4o-mini)
 is 2,833 tokens plus 5,667 for each of eight tiles; Gemini counts 258 per tile, without a limit."""
 
-_CAPS = frozenset({"max_tokens", "max_completion_tokens", "max_output_tokens"})
-_DEARER = frozenset({"n", "service_tier"})
 _NOT_CHARGED = frozenset(LLMErrorKind) - {
     LLMErrorKind.TIMEOUT,
     LLMErrorKind.STALLED,
@@ -78,7 +75,7 @@ class CallBudget:
         def cost(output: int) -> float:
             if not request.reserve_tokens:
                 return most(output)
-            grown = tokens + _BYTES_OF_TOKEN * output + _RESULTS_BYTES
+            grown = tokens + 4 * output + _RESULTS_BYTES
             return most(output) + _most(catalog, model, grown, request.reserve_tokens)
 
         wanted = request.max_output_tokens
@@ -93,8 +90,14 @@ class CallBudget:
                 f"but only {_usd(max(left_usd, 0.0))} is left",
                 hint=f"to go on: agent resume {request.session_id} --max-budget-usd …",
             )
-        fitting = _largest(least, wanted, cost, left_usd)
-        return replace(request, max_output_tokens=fitting), most(fitting)
+        # The most tokens that what is left pays for are from `least`, which fits, to `wanted`.
+        while least < wanted:
+            middle = (least + wanted + 1) // 2
+            if cost(middle) <= left_usd:
+                least = middle
+            else:
+                wanted = middle - 1
+        return replace(request, max_output_tokens=least), most(least)
 
     def charge_failed(self, error: LLMError, most_usd: float) -> None:
         """Account for a failed attempt that could cost `most_usd`; refused requests cost
@@ -135,7 +138,8 @@ def require_price(catalog: Catalog, model: str) -> None:
 def require_bounds(model: str, extra_body: Collection[str], drop_params: Collection[str]) -> None:
     """Raise ConfigError when the settings change the request bodies for `model` so that a reply's
     length or price is no longer bounded."""
-    bad = (_CAPS | _DEARER) & set(extra_body) | _CAPS & set(drop_params)
+    caps = {"max_tokens", "max_completion_tokens", "max_output_tokens"}
+    bad = {*caps, "n", "service_tier"} & set(extra_body) | caps & set(drop_params)
     if bad:
         provider = model.partition("/")[0]
         raise ConfigError(
@@ -175,14 +179,6 @@ def _most(catalog: Catalog, model: str, tokens: int, output: int) -> float:
         Usage(tokens, output, cache_read_tokens=tokens),
     )
     return max(catalog.cost(model, usage) or 0.0 for usage in usages)
-
-
-def _largest(low: int, high: int, cost: Callable[[int], float], left_usd: float) -> int:
-    """Return the most tokens, from `low`, which fits, to `high`, that what is left pays for."""
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if cost(middle) <= left_usd else (low, middle - 1)
-    return low
 
 
 def _text_bytes(message: Message) -> int:

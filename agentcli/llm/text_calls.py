@@ -1,4 +1,9 @@
-"""Finding and reading the tool calls in a reply's text: which text is a call, and which is not."""
+"""How families of models write tool calls and thinking into their text, and reading such calls.
+
+A server whose chat template or parser does not know its model passes such text on as the answer.
+The forms are those of the models' chat templates, as read by the parsers of vLLM
+(vllm/tool_parsers), SGLang (srt/function_call) and Ollama (model/parsers).
+"""
 
 from __future__ import annotations
 
@@ -6,17 +11,49 @@ import ast
 import json
 import re
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from agentcli.events.texts import json_value, value_at
-from agentcli.llm.call_dialects import DIALECTS, Dialect
 from agentcli.llm.wire_protocol import tool_call
 from agentcli.messages import ToolCall
 
+# DeepSeek's marks have a wide bar.
+# ruff: noqa: RUF001
+
+
+_NAME = r"""\s*["']?(?:functions\.)?(?P<name>[\w.-]+)["']?(?::\d+)?\s*"""
+_VALUE = r"\n?(?P<value>.*?)\n?"
+_M3 = re.escape("]<]minimax[>[")
+_CAT = "(?:longcat_)?"
+_INVOKE_TAGS = ("invoke name=", "function_calls>")
+_PREFIX = "(?:antml:|｜DSML｜)?"
+BARE = "json"
+"""The dialect without marks: a reply that is nothing but calls, in JSON or Python."""
+PLAIN_MARKS = frozenset(
+    (
+        *("<tools>", "<tool_calls>", "<function_call>", "<function_calls>", "<invoke name="),
+        *("<tool_code>", "```tool_code", "<|start|>assistant", "<|channel|>commentary"),
+        *("<tool_use>", "functools[", "<function name="),
+    )
+)
+"""Beginnings that also stand in text without calls, so what follows need not be a broken call."""
+THOUGHTS: Mapping[str, str] = {
+    "<think>": "</think>",
+    "<thinking>": "</thinking>",
+    "[THINK]": "[/THINK]",
+    "<mm:think>": "</mm:think>",
+    "<seed:think>": "</seed:think>",
+    "◁think▷": "◁/think▷",
+    "<|channel>thought": "<channel|>",
+    "<|open|>think<|sep|>": "<|close|>think<|sep|>",
+    "<|START_THINKING|>": "<|END_THINKING|>",
+    "<|channel|>analysis<|message|>": "<|end|>",
+}
+"""What thinking in the text begins and ends with."""
 Tools = Mapping[str, Mapping[str, Any]]
 """By name of a tool, the JSON Schema of its arguments."""
-
 NAMES = ("name", "function", "tool", "tool_name", "function_name", "recipient_name", "action")
 ARGUMENTS = (
     *("arguments", "parameters", "args", "input", "tool_input", "action_input", "function_args"),
@@ -30,14 +67,120 @@ _JUNK = r"(?:[^<>{\n]{0,80}(?=\s*</))?"
 _GAP = re.compile(r"[\s,;]*")
 _FENCE = re.compile(r"\s*(?:```\w*\s*)?")
 _CLOSED_FENCE = re.compile(r"(?:\s*```)?")
-_JSON_START = re.compile(r"\s*(?:```\w*\s*)?\{")
-_PYTHON_WORDS = {"True": True, "False": False, "None": None}
-_PYTHON = re.compile(r"\[?\s*(?:\w+\.)*\w+\(")
-_NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
 _LOOSE = re.compile(
     r"""\s*(?:(?:<\|"\|>|<escape>)(?P<text>.*?)(?:<\|"\|>|<escape>)"""
     r"""|(?P<json>"(?:\\.|[^"\\])*"|[{}\[\]:,])|(?P<word>[^{}\[\]:,"<\s][^{}\[\]:,"<]*))""",
     re.DOTALL,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """How calls are written. A block of them starts with one of `begins`. In it, `head` has a
+    tool's name, and the arguments follow: JSON, or tagged as `argument` says. Where there is no
+    head, JSON or Python names the tool as well. `marks` stand around calls and say nothing."""
+
+    name: str
+    begins: Sequence[str]
+    marks: str
+    head: str = ""
+    argument: str = ""
+
+
+DIALECTS: Sequence[Dialect] = (
+    Dialect(
+        "hermes",
+        (
+            *("<tool_call>", "<|tool_call|>", "<TOOLCALL>"),
+            *("<tools>", "<tool_calls>", "<function_call>", "<function_calls>", "<TOOL_CALL>"),
+            *("<tool_use>", "<|START_ACTION|>", "<|action_start|>", "<|tools_prefix|>"),
+            "functools[",
+        ),
+        r"<\|/?tool_call\|>|</?(?:tool_calls?|TOOL_?CALL|tool_use|tools|function_calls?)>"
+        r"|<\|(?:(?:START|END)_ACTION|action_(?:start|end)|plugin|tools_(?:prefix|suffix))\|>"
+        r"|functools(?=\[)",
+    ),
+    Dialect(
+        "qwen",
+        ("<tool_call>", "<function=", "<function name=", "<tool_call name=", "<seed:tool_call>"),
+        r"</?(?:seed:)?tool_call>|</function(?:_invocation)?>",
+        rf"<(?:function|tool_call)(?:=| name=){_NAME}>",
+        rf"<parameter(?:=| name=)[\"\s]*(?P<key>[^<>]+?)[\"\s]*>{_VALUE}"
+        r"(?:</parameter>(?=\s*(?:</?function|<parameter[= ]|</?tool_call>|\Z))"
+        r"|(?=\s*(?:<parameter[= ]|</function>\s*(?:</tool_call>|<function=|\Z)))|\Z)",
+    ),
+    Dialect(
+        "glm",
+        ("<tool_call>", "<longcat_tool_call>"),
+        rf"</?{_CAT}tool_call>",
+        rf"{_NAME}(?=<{_CAT}arg_key>|</{_CAT}tool_call>)",
+        rf"<{_CAT}arg_key>\s*(?P<key>.*?)\s*</{_CAT}arg_key>\s*<{_CAT}arg_value>{_VALUE}"
+        rf"(?:</{_CAT}arg_value>(?=\s*(?:<{_CAT}arg_key>|</?{_CAT}tool_call>|\Z))|\Z)",
+    ),
+    Dialect(
+        "invoke",
+        (
+            *(f"<{space}{tag}" for space in ("", "antml:") for tag in _INVOKE_TAGS),
+            *("<｜DSML｜", "<minimax:tool_call>"),
+        ),
+        rf"</?(?:{_PREFIX}(?:function_calls|tool_calls)|minimax:tool_call)>|</{_PREFIX}invoke>",
+        rf"<{_PREFIX}invoke name={_NAME}>",
+        rf'<{_PREFIX}parameter name="(?P<key>[^"]+)"(?:\s+string="(?P<kind>\w+)")?\s*>{_VALUE}'
+        rf"(?:</{_PREFIX}parameter>(?=\s*(?:<{_PREFIX}parameter|</{_PREFIX}invoke>|\Z))|\Z)",
+    ),
+    Dialect(
+        "minimax",
+        ("]<]minimax[>[",),
+        rf"{_M3}\s*(?:</?tool_call>|</invoke>)",
+        rf"{_M3}\s*<invoke name={_NAME}>",
+        rf"{_M3}\s*<(?P<key>[\w.-]+)>(?P<value>.*?){_M3}\s*</(?P=key)>",
+    ),
+    Dialect(
+        "deepseek",
+        ("<｜tool▁call", "<｜tool_call"),
+        r"<｜tool[▁_]calls?[▁_](?:begin|end)｜>|<｜end▁of▁sentence｜>",
+        rf"(?:function<｜tool[▁_]sep｜>)?{_NAME}(?:<｜tool[▁_]sep｜>|(?=```))",
+    ),
+    Dialect(
+        "kimi",
+        ("<|tool_call_begin|>", "<|tool_calls_section_begin|>", "<|tool_call_section_begin|>"),
+        r"<\|tool_calls?_(?:section_)?(?:begin|end)\|>",
+        rf"{_NAME}(?:<\|tool_call_argument_begin\|>|(?=\{{))",
+    ),
+    Dialect(
+        "kimi",
+        ("<|open|>tools<|sep|>", "<|open|>call "),
+        r"<\|(?:open|close)\|>tools<\|sep\|>|<\|close\|>(?:call|message|response)<\|sep\|>",
+        rf"<\|open\|>call\s+tool={_NAME}[^<]*<\|sep\|>",
+        r'<\|open\|>argument\s+key="(?P<key>[^"]+)"(?:\s+type="(?P<kind>\w+)")?[^<]*<\|sep\|>'
+        r"(?P<value>.*?)<\|close\|>argument<\|sep\|>",
+    ),
+    Dialect(
+        "mistral",
+        ("[TOOL_CALLS]",),
+        r"\[/?TOOL_CALLS\]",
+        rf"{_NAME}(?:\[CALL_ID\]\s*\w+\s*)?(?:\[ARGS\]|(?=\{{))",
+    ),
+    Dialect(
+        "llama",
+        ("<|python_tag|>", "<|python_start|>"),
+        r"<\|python_(?:tag|start|end)\|>|<\|eo[mt]_id\|>",
+    ),
+    Dialect(
+        "gemma",
+        ("<|tool_call>", "<start_function_call>"),
+        r"<\|?tool_call\|?>|<(?:start|end)_function_call>|<\|tool_response>",
+        rf"(?:call:)?{_NAME}(?=\{{)",
+    ),
+    Dialect("gemma", ("```tool_code", "<tool_code>"), r"```tool_code|</?tool_code>|```"),
+    Dialect("lfm", ("<|tool_call_start|>",), r"<\|tool_call_(?:start|end)\|>"),
+    Dialect(
+        "gpt-oss",
+        ("<|start|>assistant", "<|channel|>commentary", "<|channel|>analysis to="),
+        r"<\|(?:call|end)\|>|<\|start\|>assistant(?! to=)",
+        rf"(?:<\|start\|>assistant)?(?:<\|channel\|>\w+)?\s+to={_NAME}(?:<\|channel\|>\w+\s*)?"
+        r"(?:(?:<\|constrain\|>)?\s*json\s*)?<\|message\|>",
+    ),
 )
 
 
@@ -93,9 +236,9 @@ def _arguments(
     dialect: Dialect, text: str, position: int, schema: Mapping[str, Any]
 ) -> tuple[dict[str, Any] | str, int]:
     """Return a call's arguments and their end; text that is not JSON as it is."""
-    if dialect.argument and not _JSON_START.match(text, position):
-        return _tagged(dialect.argument, text, position, schema)
     begin = _after(_FENCE, text, position)
+    if dialect.argument and not text.startswith("{", begin):
+        return _tagged(dialect.argument, text, position, schema)
     if found := value_at(text, begin):
         value, end = found
         arguments = value if isinstance(value, dict) else text[begin:end]
@@ -143,8 +286,9 @@ def _is_text(schema: Mapping[str, Any]) -> bool:
 
 def _parsed(value: str) -> Any:
     """Return the JSON value that is written, or the text if it is none."""
+    words = {"True": True, "False": False, "None": None}
     text = value.strip()
-    return _PYTHON_WORDS[text] if text in _PYTHON_WORDS else json_value(text, value)
+    return words[text] if text in words else json_value(text, value)
 
 
 def _loose(text: str, position: int) -> tuple[dict[str, Any], int] | None:
@@ -161,7 +305,8 @@ def _loose(text: str, position: int) -> tuple[dict[str, Any], int] | None:
             depth += {"{": 1, "[": 1, "}": -1, "]": -1}.get(part["json"], 0)
         else:
             word = part["word"].strip()
-            is_value = word in ("true", "false", "null") or _NUMBER.fullmatch(word)
+            number = re.fullmatch(r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?", word)
+            is_value = word in ("true", "false", "null") or number
             written.append(word if is_value else json.dumps(word))
         if not depth:
             break
@@ -178,7 +323,7 @@ def bare_calls(text: str, tools: Tools) -> list[ToolCall]:
         gemma = next(dialect for dialect in DIALECTS if dialect.name == "gemma")
         calls, end = read_block(gemma, text, 0, tools)
         return calls if end == len(text) else []
-    return python_calls(text, tools) if _PYTHON.match(text) else []
+    return python_calls(text, tools) if re.match(r"\[?\s*(?:\w+\.)*\w+\(", text) else []
 
 
 def _json_values(text: str) -> list[Any]:

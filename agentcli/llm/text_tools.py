@@ -68,8 +68,7 @@ class TextTools:
                 yield item
 
     def _read(self, request: Request, items: Iterable[StreamItem]) -> Iterator[StreamItem]:
-        from agentcli.llm.reply_text import understood, whole_name
-        from agentcli.llm.shown_text import Shown
+        from agentcli.llm.reply_text import Shown, understood, whole_name
 
         tools = {tool.name: tool.parameters for tool in request.tools}
         dialects = self._dialects if tools else frozenset()

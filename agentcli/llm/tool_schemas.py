@@ -14,9 +14,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from agentcli.events.texts import json_value
-from agentcli.mended_json import mended
 from agentcli.messages import ToolCall, ToolSchema
-from agentcli.plain_schemas import LISTS, MAPS, SCHEMAS, Schema, parts, plain, words
+from agentcli.plain_json import LISTS, MAPS, SCHEMAS, Schema, mended, parts, plain, words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,11 +74,7 @@ _OF_TYPE = {
     "number": words("minimum maximum exclusiveMinimum exclusiveMaximum multipleOf"),
 }
 """Keywords that are about values of one type."""
-_FORMATS = {
-    "string": ("date-time",),
-    "integer": ("int32", "int64"),
-    "number": ("float", "double"),
-}
+_FORMATS = {"string": ("date-time",), "integer": ("int32", "int64"), "number": ("float", "double")}
 """Formats of OpenAPI; of others Gemini says `only 'enum' and 'date-time' are supported`."""
 _PYTHON_TYPES = {
     str: "string",

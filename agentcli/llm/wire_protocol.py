@@ -14,7 +14,7 @@ from uuid import uuid4
 from agentcli.errors import AgentError, LLMError, LLMErrorKind
 from agentcli.events.progress import Notice, ReasoningDelta, TextDelta, ToolCallStarted
 from agentcli.events.texts import compact_json, json_object, json_value
-from agentcli.llm.traits import Traits
+from agentcli.llm.provider import Traits
 from agentcli.messages import Message, Reply, Request, ToolCall, common_start
 
 if TYPE_CHECKING:
@@ -22,24 +22,14 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _PARSE_ERRORS = (
-    ValueError,
-    RecursionError,
-    TypeError,
-    KeyError,
-    IndexError,
-    AttributeError,
-    AssertionError,
+    *(ValueError, RecursionError, TypeError, KeyError, IndexError, AttributeError, AssertionError),
 )
 """Raised by code that parses an answer which does not have the expected form."""
-
 _MOST_TOKENS = 1_000_000_000
 """Larger token counts are treated as invalid."""
-
 CHECK_ADDRESS = "is the base URL that of the API?"
-
 _VARIANT = re.compile(r"([-@:](\d{8}|\d{4}-\d\d-\d\d|latest|preview|beta|free|nitro|v\d+))+$")
 
-_LONGEST_ID = 64
 _NUL = re.compile(rb"(?<!\\)((?:\\\\)*)\\u0000")
 
 log = logging.getLogger(__name__)
@@ -173,15 +163,15 @@ def wire_name(name: str) -> str:
     return re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:64] or "unnamed"
 
 
-def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is not JSON")
-
-
 def wire_arguments(raw: str) -> dict[str, Any]:
     """Return call arguments as the JSON object that providers expect, with invalid ones quoted
     inside."""
+
+    def refuse(constant: str) -> NoReturn:
+        raise ValueError(f"{constant} is not JSON")
+
     try:
-        values = json.loads(raw or "{}", parse_constant=_refuse)
+        values = json.loads(raw or "{}", parse_constant=refuse)
     except (ValueError, RecursionError):
         values = None
     return values if isinstance(values, dict) else {"invalid_arguments": raw}
@@ -203,7 +193,7 @@ def unique_calls(calls: Iterable[ToolCall], prefix: str) -> tuple[ToolCall, ...]
     result = []
     for call in calls:
         call_id = call.id
-        fits = call_id.isprintable() and 0 < len(call_id) <= _LONGEST_ID
+        fits = call_id.isprintable() and 0 < len(call_id) <= 64
         if not fits or call_id in seen:
             call_id = f"{prefix}{uuid4().hex[:24]}"
         seen.add(call_id)

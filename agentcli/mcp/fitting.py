@@ -26,7 +26,7 @@ from mcp_types.version import (
 )
 
 from agentcli.mcp.transports import Streams
-from agentcli.plain_schemas import plain
+from agentcli.plain_json import plain
 
 _DATA_URL = re.compile(r"data:([\w.+/-]*)(?:;[^,;]*)*?(;base64)?,(.*)", re.DOTALL)
 _MOST_CHARS = 2_000

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from agentcli import interrupts
 from agentcli.errors import ToolError
-from agentcli.llm.lazy_sdk import make_lazy
+from agentcli.llm.connections import make_lazy
 from agentcli.mcp.values import Answer, ServerFeatures, ServerPlan, one_line
 
 if TYPE_CHECKING:

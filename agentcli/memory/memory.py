@@ -1,36 +1,45 @@
-"""Memory: the window of a session that the model sees."""
+"""Memory: the window of a session that the model sees, and how it is built from the settings."""
 
 from __future__ import annotations
 
+import difflib
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Protocol
 
-from agentcli.errors import TurnInterrupted
+from agentcli.errors import ConfigError, TurnInterrupted
 from agentcli.events import Event
 from agentcli.events.actions import CondensationAction, RewindAction
 from agentcli.events.conversation import live
-from agentcli.memory.condensation_cost import (
-    Decision,
-    Outlook,
-    Prices,
-    decide,
-    steps_to_come,
-    target_tokens,
-)
-from agentcli.memory.condenser import Condenser, Options, metrics
+from agentcli.memory.condenser import CONDENSERS, Ask, Condenser, Options, metrics
 from agentcli.memory.condensers.llm_summary import rolling
 from agentcli.memory.condensers.observation_masking import MaskLongest
 from agentcli.memory.condensers.old_results import OldResults
 from agentcli.memory.condensers.pipeline import Pipeline, merged
 from agentcli.memory.condensers.window import DropOldest
-from agentcli.memory.history_stats import TOKENS_AFTER, TOKENS_BEFORE, HistoryStats, is_poor
 from agentcli.memory.projection import Projector, changed_at, visible
-from agentcli.memory.summariser import Postponed
+from agentcli.memory.summary import Postponed
 from agentcli.memory.tokens import Size, TokenEstimator, size_of, tools_size
-from agentcli.memory.view import View, is_visible_to_model
-from agentcli.memory.window import FULL, Window
-from agentcli.messages import Message, ToolSchema
+from agentcli.memory.view import (
+    TOKENS_AFTER,
+    TOKENS_BEFORE,
+    HistoryStats,
+    View,
+    is_poor,
+    is_visible_to_model,
+)
+from agentcli.memory.window import (
+    FULL,
+    CostForecast,
+    Decision,
+    Prices,
+    Window,
+    decide,
+    steps_to_come,
+    target_tokens,
+)
+from agentcli.messages import Message, ToolSchema, Usage
 from agentcli.settings import MemorySettings
 
 _SMALLEST_WINDOW = 2_048
@@ -53,6 +62,7 @@ _WITHOUT_MODEL = Pipeline(
 )
 """Takes old work out of sight at no cost, when a request must become shorter at once."""
 log = logging.getLogger(__name__)
+_SAMPLE_TOKENS = 1_000
 
 
 class Memory:
@@ -108,8 +118,9 @@ class Memory:
         """Return the messages for the next request."""
         new: Sequence[Event] = events[self._taken :]
         condensed = -1
-        if beginnings := [event.id for event in new if _begins_anew(event)]:
-            condensed = max(beginnings)
+        anew = [e.id for e in new if isinstance(e, CondensationAction | RewindAction)]
+        if anew:
+            condensed = max(anew)
             new = self._begin_again(events, new)
         else:
             for event in new:
@@ -126,8 +137,7 @@ class Memory:
     def _begin_again(self, events: Sequence[Event], new: Sequence[Event]) -> Sequence[Event]:
         """Return the events visible now, to be projected from scratch."""
         if self._first_tokens:
-            now = self.estimator.tokens(self._size + self._tools_size)
-            self._grown += max(now - self._first_tokens, 0)
+            self._grown += max(self.tokens_sent - self._first_tokens, 0)
             self._grown_steps += self._stats.steps - self._steps_then
         if any(isinstance(event, RewindAction) for event in new):
             self._shown, new = [], live(events)
@@ -150,9 +160,8 @@ class Memory:
         for message in messages[self._measured :]:
             self._size += size_of(message, self._provider)
         self._measured = len(messages)
-        tokens = self.estimator.tokens(self._size + self._tools_size)
-        self._first_tokens = self._first_tokens or tokens
-        return tokens
+        self._first_tokens = self._first_tokens or self.tokens_sent
+        return self.tokens_sent
 
     def learn(self, prompt_tokens: int, output_tokens: int = 0) -> bool:
         """Take in the provider's token count for the request made from the last window, which had
@@ -164,7 +173,7 @@ class Memory:
 
     @property
     def tokens_sent(self) -> int:
-        """The tokens of the request made from the last window, as far as is known by now."""
+        """The estimated tokens of the request made from the last window."""
         return self.estimator.tokens(self._size + self._tools_size)
 
     def is_full(self, events: Sequence[Event]) -> bool:
@@ -186,7 +195,12 @@ class Memory:
         changes."""
         view = replace(self.view(events), permit=permit)
         if view.tokens > _SMALLEST_WINDOW // 2:
-            self._limit_results(self._result_chars())
+            # A quarter of what the window has beside what must stay, so that there is room for
+            # several results, and for one of which tokenizers make more tokens than of most text.
+            room = self.model_window.prompt_tokens - self._staying_tokens()
+            self._limit_results(
+                max(int(room * self.estimator.bytes_per_token / 4), _LEAST_RESULT_CHARS)
+            )
         if self._stats.request is not None:
             view = replace(view, forced="asked for", focus=self._stats.request, target=lambda: 0)
         try:
@@ -305,12 +319,6 @@ class Memory:
             masked=frozenset(self._masked),
         )
 
-    def _result_chars(self) -> int:
-        """Return a quarter of what the window has beside what must stay, so that there is room for
-        several results, and for one of which tokenizers make more tokens than of most text."""
-        room = self.model_window.prompt_tokens - self._staying_tokens()
-        return max(int(room * self.estimator.bytes_per_token / 4), _LEAST_RESULT_CHARS)
-
     def _staying_tokens(self) -> int:
         return self.estimator.tokens(Size(self._stats.staying_bytes) + self._tools_size)
 
@@ -337,14 +345,14 @@ class Memory:
             return _NOT_DUE
         if self._prices is None:
             self._prices = (self._ask_prices(),)
-        outlook = Outlook(
+        forecast = CostForecast(
             tokens=tokens,
             target=target,
             high_water=high_water,
             growth=self._growth(tokens),
             steps_left=steps_to_come(self._stats.steps),
         )
-        return decide(outlook, self._prices[0])
+        return decide(forecast, self._prices[0])
 
     def _checked(self, view: View, action: CondensationAction | None) -> CondensationAction | None:
         """Return `action` with its numbers. If it would lose what must stay, or save nothing, the
@@ -358,7 +366,8 @@ class Memory:
             done = condenser.condense(because) if condenser else action
             if done is None:
                 continue
-            after, lost = view.after(done).tokens, _lost(view, done)
+            after, forgotten = view.after(done).tokens, set(done.forgotten_ids())
+            lost = [message.id for message in view.said_by_user if message.id in forgotten]
             if not lost and after < view.tokens:
                 return self._numbered(view, done, after)
             log.debug("%s: not made, it would lose %s and leave %d", done.reason, lost, after)
@@ -386,17 +395,87 @@ class Memory:
 def failed_condensation(why: str, error: str = "") -> CondensationAction:
     """Return an event that condenses nothing but records the cost of a summary that failed."""
     return CondensationAction(
-        forgotten_event_ids=(),
-        summariser_error=error,
-        reason=f"nothing was condensed: {why}",
+        forgotten_event_ids=(), summariser_error=error, reason=f"nothing was condensed: {why}"
     )
 
 
-def _begins_anew(event: Event) -> bool:
-    return isinstance(event, CondensationAction | RewindAction)
+class PriceList(Protocol):
+    """The methods of `llm/catalog.py`'s Catalog that are used here; memory knows no models."""
+
+    def context_tokens(self, name: str) -> int: ...
+    def cost(self, name: str, usage: Usage) -> float | None: ...
 
 
-def _lost(view: View, action: CondensationAction) -> list[int]:
-    """Return the user's messages that `action` would take out of sight: there must be none."""
-    forgotten = set(action.forgotten_ids())
-    return [message.id for message in view.said_by_user if message.id in forgotten]
+@dataclass(frozen=True)
+class ModelNames:
+    """Full names of the main model and of the one that writes summaries. `context_tokens` is the
+    main model's window if the user set it (0: as catalogued), `max_output_tokens` the most that
+    a reply of it may have."""
+
+    main: str
+    condenser: str
+    max_output_tokens: int
+    context_tokens: int = 0
+
+
+def build_memory(
+    settings: MemorySettings,
+    tools: tuple[ToolSchema, ...],
+    models: ModelNames,
+    catalog: PriceList,
+    ask: Ask | None,
+    record: Callable[[CondensationAction], object] = lambda action: None,
+    limit_results: Callable[[int], None] = lambda chars: None,
+) -> Memory:
+    """Build the memory of a session. Raises ConfigError for settings that are not possible. Windows
+    and prices are looked up in `catalog` on first use. See Memory for the callbacks."""
+    window = Window(
+        lambda: models.context_tokens or catalog.context_tokens(models.main),
+        models.max_output_tokens,
+        is_known=models.context_tokens > 0,
+    )
+
+    def prices() -> Prices | None:
+        """The prices of a token, if all are known: cache reads and writes with the main model,
+        prompt and output with the one that writes summaries."""
+        costs = [
+            catalog.cost(models.condenser, Usage(prompt_tokens=_SAMPLE_TOKENS)),
+            catalog.cost(models.main, Usage(_SAMPLE_TOKENS, cache_read_tokens=_SAMPLE_TOKENS)),
+            catalog.cost(models.main, Usage(_SAMPLE_TOKENS, cache_write_tokens=_SAMPLE_TOKENS)),
+            catalog.cost(models.condenser, Usage(completion_tokens=_SAMPLE_TOKENS)),
+        ]
+        known = [cost / _SAMPLE_TOKENS for cost in costs if cost is not None]
+        return Prices(*known) if len(known) == len(costs) else None
+
+    def condenser_window() -> int:
+        same = models.condenser == models.main
+        return window.tokens if same else catalog.context_tokens(models.condenser)
+
+    return Memory(
+        window,
+        settings,
+        tools,
+        choose_condenser(settings.condenser, Options(settings, ask, condenser_window)),
+        prices,
+        models.main.partition("/")[0],
+        record=record,
+        limit_results=limit_results,
+    )
+
+
+def choose_condenser(choice: str | Sequence[str], options: Options) -> Condenser:
+    """Return the condenser of this name; a list of names is a pipeline. Raises ConfigError for
+    unknown names and for settings that are not possible."""
+    if not isinstance(choice, str):
+        if not choice:
+            raise ConfigError("memory.condenser is an empty list", hint='to never condense: "noop"')
+        return Pipeline([choose_condenser(name, options) for name in choice])
+    kind = CONDENSERS.get(choice)
+    if kind is None:
+        known = sorted({*CONDENSERS.file_names(), *CONDENSERS.outside_names()})
+        near = difflib.get_close_matches(choice, known, 1, 0.5)
+        raise ConfigError(
+            f"memory.condenser: there is no condenser {choice!r}",
+            hint=f"did you mean {near[0]}?" if near else f"there are: {', '.join(known)}",
+        )
+    return kind(options)

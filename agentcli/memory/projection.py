@@ -1,22 +1,25 @@
 """Turns events into messages: pure, total, and legal for every provider whatever the history.
 
 A tool result is only ever written after the reply that asked for it, so a result without a call is
-impossible; a call without a result is given one.
+impossible; a call without a result is given one. `PrefixCheck` looks whether each request begins
+with the one before, so that the provider's prompt cache applies.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from itertools import takewhile
 
 from agentcli.events import Action, Event, Observation, Source
 from agentcli.events.actions import (
     CondensationAction,
     MessageAction,
+    RewindAction,
     SystemMessageAction,
 )
-from agentcli.events.conversation import live
+from agentcli.events.conversation import live, newest, newest_first
 from agentcli.events.observations import (
     BrowserOutputObservation,
     CmdOutputObservation,
@@ -26,13 +29,25 @@ from agentcli.events.observations import (
     GitCleanupObservation,
     IPythonRunCellObservation,
     MCPObservation,
+    PrefixChangedObservation,
     RecallObservation,
     ReplyDiscardedObservation,
     RequestAdaptedObservation,
+    SessionStartedObservation,
     ToolResultObservation,
     UserRejectObservation,
 )
-from agentcli.messages import SLACK_CHARS, Message, ProviderData, ToolCall, without
+from agentcli.messages import (
+    SLACK_CHARS,
+    Message,
+    ProviderData,
+    Request,
+    Role,
+    ToolCall,
+    ToolSchema,
+    common_start,
+    without,
+)
 
 MAX_OBSERVATION_CHARS = 30_000
 MAX_BOUNDED_CHARS = 120_000
@@ -43,15 +58,12 @@ MAX_ARGUMENT_CHARS = 200
 """Longest text that stays in an argument of a masked call."""
 _MASK_HINT_CHARS = 120
 _NO_RESULT = "Interrupted; its effect is unknown. Check before you repeat it."
-_CUT_BY_TOOL = (
-    *(CmdOutputObservation, FileReadObservation, IPythonRunCellObservation),
-    *(BrowserOutputObservation, MCPObservation, RecallObservation),
+_BOUNDED = (
+    *(FileReadObservation, IPythonRunCellObservation, MCPObservation, BrowserOutputObservation),
 )
-_WITH_IMAGES = (
-    *(FileReadObservation, IPythonRunCellObservation, MCPObservation),
-    BrowserOutputObservation,
-    ToolResultObservation,
-)
+_CUT_BY_TOOL = (*_BOUNDED, CmdOutputObservation, RecallObservation)
+_WITH_IMAGES = (*_BOUNDED, ToolResultObservation)
+_EXCUSES = (CondensationAction, RewindAction, RequestAdaptedObservation)
 
 
 @dataclass
@@ -65,7 +77,7 @@ class _OpenReply:
     prefix_changed: bool = False
     calls: dict[int, ToolCall] = field(default_factory=dict)
     results: dict[int, Message] = field(default_factory=dict)
-    said_meanwhile: list[Message] = field(default_factory=list)
+    deferred_messages: list[Message] = field(default_factory=list)
 
     @property
     def answered(self) -> bool:
@@ -88,16 +100,20 @@ class Projector:
             self._add_to_reply(event)
         elif isinstance(event, SystemMessageAction):
             self._say(Message.system_message(event.content))
+        elif isinstance(event, MessageAction) and event.source is Source.AGENT:
+            self._say(Message.assistant_message(event.content))
         elif isinstance(event, MessageAction):
-            self._say(_spoken(event))
+            self._say(Message.user_message(event.content, event.image_urls))
         elif isinstance(event, ReplyDiscardedObservation):
             if self._open is not None and self._open.id == event.reply_id:
-                self._closed += self._open.said_meanwhile
+                self._closed += self._open.deferred_messages
                 self._open = None
         elif isinstance(event, CondensationAction) and event.summary:
             self._say(Message.user_message(event.summary))
         elif isinstance(event, RequestAdaptedObservation):
-            self._drop(event.drops)
+            if event.drops:
+                self._close()
+                self._closed = [without(event.drops, message) for message in self._closed]
         elif isinstance(event, Observation):
             self._observe(event)
 
@@ -108,11 +124,6 @@ class Projector:
         if self._open is None:
             return self._closed
         return [*self._closed, *_reply_messages(self._open)]
-
-    def _drop(self, what: str) -> None:
-        if what:
-            self._close()
-            self._closed = [without(what, message) for message in self._closed]
 
     def _add_to_reply(self, event: Event) -> None:
         assert event.reply is not None
@@ -130,17 +141,13 @@ class Projector:
             reply.text = event.content
         elif isinstance(event, Action) and event.tool_call_metadata is not None:
             call = event.tool_call_metadata
-            call_id = self._unique_id(call.tool_call_id, event.id)
+            call_id = call.tool_call_id
+            if call_id in self._call_ids:
+                call_id = f"{call_id[:30]}_{event.id}"
+            self._call_ids.add(call_id)
             reply.calls[event.id] = ToolCall(call_id, call.function_name, call.raw_arguments)
         elif isinstance(event, ErrorObservation):
             self._say(Message.user_message(event.content))
-
-    def _unique_id(self, call_id: str, event_id: int) -> str:
-        """Return `call_id`, or a new id if an earlier call already has that one."""
-        if call_id in self._call_ids:
-            call_id = f"{call_id[:30]}_{event_id}"
-        self._call_ids.add(call_id)
-        return call_id
 
     def _observe(self, event: Observation) -> None:
         if isinstance(event, DecisionObservation):
@@ -154,7 +161,7 @@ class Projector:
 
     def _say(self, message: Message) -> None:
         if self._open is not None and not self._open.answered:
-            self._open.said_meanwhile.append(message)
+            self._open.deferred_messages.append(message)
             return
         self._close()
         self._closed.append(message)
@@ -176,13 +183,9 @@ def project(events: Iterable[Event]) -> list[Message]:
 
 def changed_at(events: Iterable[Event]) -> int:
     """Return the id of the newest event that changed what is sent before it; -1 without any."""
-    return max((event.id for event in events if _takes_out(event)), default=-1)
-
-
-def _takes_out(event: Event) -> bool:
-    return isinstance(event, CondensationAction) and bool(
-        event.forgotten_ids() or event.masked_event_ids
-    )
+    condensations = (event for event in events if isinstance(event, CondensationAction))
+    changes = (e.id for e in condensations if e.forgotten_ids() or e.masked_event_ids)
+    return max(changes, default=-1)
 
 
 def visible(events: Sequence[Event], masked: Collection[int] = ()) -> Sequence[Event]:
@@ -272,12 +275,6 @@ def clip(text: str, limit: int = MAX_OBSERVATION_CHARS) -> str:
     return f"{head}[… {left_out:,} characters are left out here …]\n{tail}"
 
 
-def _spoken(event: MessageAction) -> Message:
-    if event.source is Source.AGENT:
-        return Message.assistant_message(event.content)
-    return Message.user_message(event.content, event.image_urls)
-
-
 def _reply_messages(reply: _OpenReply) -> list[Message]:
     calls = list(reply.calls.items())
     messages = []
@@ -293,7 +290,7 @@ def _reply_messages(reply: _OpenReply) -> list[Message]:
     for event_id, call in calls:
         result = reply.results.get(event_id)
         messages.append(result or Message.tool_message(_NO_RESULT, call.id, is_error=True))
-    return messages + reply.said_meanwhile
+    return messages + reply.deferred_messages
 
 
 def _result(event: Observation, call: ToolCall) -> Message:
@@ -305,3 +302,65 @@ def _result(event: Observation, call: ToolCall) -> Message:
     return Message.tool_message(
         shown_text(event) or "(no output)", call.id, is_error=failed, image_urls=images
     )
+
+
+class PrefixCheck:
+    """Compares the successive requests of one session, messages by identity, so that no text is
+    read twice. The first request of a process is compared with what the session stored."""
+
+    def __init__(self) -> None:
+        self._begun = False
+        self._taken = 0
+        self._system = ""
+        self._tools: Sequence[ToolSchema] = ()
+        self._messages: list[Message] = []
+
+    def change(self, request: Request, events: Sequence[Event]) -> PrefixChangedObservation | None:
+        """Return what differs in `request` from the one before it, to be recorded before it is
+        sent; None if the request only continues that one, or starts afresh after a condensation or
+        a rewind."""
+        same = common_start(self._messages, request.messages)
+        if self._begun:
+            changed = self._compare(request, same, events[self._taken :])
+        else:
+            changed = _since_stored(request, events)
+        sent = len(self._messages)
+        self._begun = True
+        self._taken = len(events)
+        self._system, self._tools = _system(request), request.tools
+        self._messages[same:] = request.messages[same:]
+        if changed is None:
+            return None
+        place = f" of {sent}" if changed.startswith("message") else ""
+        return PrefixChangedObservation(
+            changed=changed,
+            content=f"{changed}{place} differs from the request before: "
+            "the provider's prompt cache is lost from there on",
+        )
+
+    def _compare(self, request: Request, same: int, new: Iterable[Event]) -> str | None:
+        if _system(request) != self._system:
+            return "system"
+        if request.tools is not self._tools and request.tools != self._tools:
+            return "tools"
+        excused = any(isinstance(event, _EXCUSES) for event in new)
+        return None if excused or same == len(self._messages) else f"message {same + 1}"
+
+
+def _since_stored(request: Request, events: Sequence[Event]) -> str | None:
+    """Return what differs from what an earlier process must have sent, if there was one."""
+    asked = next((e for e in newest_first(events) if e.begins_main_reply), None)
+    if asked is None or asked.llm_metrics is None:
+        return None
+    stored = next((e for e in events if isinstance(e, SystemMessageAction)), None)
+    if stored is not None and _system(request) != stored.content:
+        return "system"
+    if stored is not None and [asdict(tool) for tool in request.tools] != list(stored.tools):
+        return "tools"
+    started = newest(events, SessionStartedObservation)
+    return None if started and started.model == asked.llm_metrics.model else "model"
+
+
+def _system(request: Request) -> str:
+    system = takewhile(lambda message: message.role is Role.SYSTEM, request.messages)
+    return "\n\n".join(message.content for message in system)

@@ -1,4 +1,4 @@
-"""What a condenser works from: the visible part of a session, and how full the window is."""
+"""What a condenser works from: a session's visible part, its history's figures, how full it is."""
 
 from __future__ import annotations
 
@@ -10,23 +10,29 @@ from functools import cached_property
 from agentcli.events import Action, Event, Observation, Source
 from agentcli.events.actions import (
     CondensationAction,
+    CondensationRequestAction,
     MessageAction,
     SystemMessageAction,
     TaskTrackingAction,
     is_user_message,
 )
 from agentcli.events.observations import (
+    AgentStateChangedObservation,
     DecisionObservation,
     RecallObservation,
     ReplyDiscardedObservation,
 )
-from agentcli.memory.condensation_cost import Decision
 from agentcli.memory.projection import shown_text, visible, visible_without_call
 from agentcli.memory.tokens import text_bytes
+from agentcli.memory.window import Decision
 from agentcli.messages import Reply
 
 STEPS_ALWAYS_KEPT = 2
 _OVERHEAD_BYTES = 24
+_ANSWERED = ("finished", "awaiting_user_input")
+TOKENS_BEFORE = "tokens_before"
+TOKENS_AFTER = "tokens_after"
+"""Keys in the numbers of a condensation: estimates for the request before and after it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,8 +181,8 @@ def is_never_dropped(event: Event) -> bool:
     """Whether `event` stays whatever is forgotten around it: the system text, what the user said,
     and what the session itself said (about the workspace, instructions), except for nudges."""
     if isinstance(event, MessageAction):
-        told = event.source is Source.ENVIRONMENT and event.nudge is None
-        return event.source is Source.USER or told
+        is_fact = event.source is Source.ENVIRONMENT and event.nudge is None
+        return event.source is Source.USER or is_fact
     return isinstance(event, SystemMessageAction | RecallObservation)
 
 
@@ -200,3 +206,50 @@ def event_bytes(event: Event) -> int:
 
 def ids_of(steps: Iterable[Step]) -> set[int]:
     return {event_id for step in steps for event_id in step.event_ids}
+
+
+@dataclass
+class HistoryStats:
+    """`steps`: replies so far. `poor_passes`: condensations in a row, since the user last spoke,
+    that saved less than 10 %; `tokens_left`: what the newest condensation left. `request`: the
+    focus of a condensation that the model asked for and that is still to be made. `dealt_with`: the
+    newest message of the user that a finished turn has answered."""
+
+    steps: int = 0
+    todo: TaskTrackingAction | None = None
+    failed_at: datetime | None = None
+    now: datetime | None = None
+    dealt_with: int = -1
+    poor_passes: int = 0
+    tokens_left: float = 0.0
+    request: str | None = None
+    newest_message: int = -1
+    staying_bytes: int = 0
+    """Size of what stays in sight whatever else goes."""
+
+    def feed(self, event: Event) -> None:
+        self.now = event.timestamp
+        if is_never_dropped(event) and getattr(event, "recall_type", "") != "event":
+            self.staying_bytes += event_bytes(event)
+        if event.reply is not None and event.reply.index == 0:
+            self.steps += 1
+        if isinstance(event, TaskTrackingAction) and event.command == "plan":
+            self.todo = event
+        elif isinstance(event, CondensationRequestAction):
+            self.request = event.focus
+        elif isinstance(event, CondensationAction):
+            self.request = None
+            self.failed_at = event.timestamp if event.summariser_error else self.failed_at
+            self.poor_passes = self.poor_passes + 1 if is_poor(event) else 0
+            self.tokens_left = event.numbers.get(TOKENS_AFTER, 0.0)
+        elif is_user_message(event):
+            self.newest_message = event.id
+            self.poor_passes = 0
+        elif isinstance(event, AgentStateChangedObservation) and event.agent_state in _ANSWERED:
+            self.dealt_with = self.newest_message
+
+
+def is_poor(event: CondensationAction) -> bool:
+    """Whether a condensation saved less than 10 %, according to its numbers."""
+    before, after = (event.numbers.get(name, 0.0) for name in (TOKENS_BEFORE, TOKENS_AFTER))
+    return before > 0 and after > before * 0.9

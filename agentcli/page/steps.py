@@ -11,8 +11,7 @@ from typing import Any, get_args
 from agentcli.events import Event
 from agentcli.events.actions import CondensationAction
 from agentcli.events.observations import DelegateObservation, SessionStartedObservation
-from agentcli.memory.context_use import Kind
-from agentcli.memory.past_windows import Base, PastWindow, past_windows
+from agentcli.memory.context_use import Base, Kind, PastWindow, past_windows
 from agentcli.memory.view import is_visible_to_model
 from agentcli.page.markup import attribute, element, line
 from agentcli.page.timeline import History

@@ -20,7 +20,7 @@ from agentcli.events import Action, Event, Observation
 from agentcli.events.actions import ToolCallAction
 from agentcli.events.observations import ToolResultObservation
 from agentcli.messages import ImageLimits, ToolSchema
-from agentcli.plain_schemas import LISTS, MAPS, SCHEMAS, plain
+from agentcli.plain_json import LISTS, MAPS, SCHEMAS, plain
 from agentcli.security.policy.rule import Pattern
 from agentcli.shell.output import clean
 from agentcli.web.addresses import JudgeURL, PageLimits

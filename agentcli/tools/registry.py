@@ -21,8 +21,8 @@ from agentcli.events import Action, Observation, ToolCallMetadata
 from agentcli.events.actions import CmdRunAction, ToolCallAction
 from agentcli.events.observations import ErrorObservation
 from agentcli.extensions import ExtensionPoint
-from agentcli.mended_json import mended
 from agentcli.messages import ImageLimits, ToolCall, ToolSchema
+from agentcli.plain_json import mended
 from agentcli.security.policy.rule import Pattern
 from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolResult, with_notes
 from agentcli.workspace.images import ImageFault, fit_data_url, image_name

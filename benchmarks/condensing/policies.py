@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from agentcli.events.actions import CondensationAction
-from agentcli.memory.building import ModelNames, build_memory
 from agentcli.memory.condenser import (
     Ask,
     Condenser,
@@ -19,7 +18,7 @@ from agentcli.memory.condenser import (
 )
 from agentcli.memory.condensers import default, llm_summary
 from agentcli.memory.condensers.observation_masking import mask, maskable
-from agentcli.memory.memory import Memory
+from agentcli.memory.memory import Memory, ModelNames, build_memory
 from agentcli.memory.view import Step, View
 from agentcli.memory.window import Window
 from agentcli.messages import ToolSchema

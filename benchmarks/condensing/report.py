@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from agentcli.memory.condensation_cost import Prices
+from agentcli.memory.window import Prices
 from benchmarks.condensing.generator import Shape, Step, session
 from benchmarks.condensing.policies import OURS, Policy, policies
 from benchmarks.condensing.prices import Bill, Model
@@ -81,7 +81,7 @@ def rows(
 ) -> list[Row]:
     """Every policy with every model. `told` is given a line before each window."""
     # A summary that would save nothing is refused, as it should be: no news in a small window.
-    asking = logging.getLogger("agentcli.memory.summariser")
+    asking = logging.getLogger("agentcli.memory.summary")
     level = asking.level
     asking.setLevel(logging.ERROR)
     try:

@@ -22,9 +22,9 @@ from agentcli.events.actions import (
     SystemMessageAction,
 )
 from agentcli.events.observations import RecallObservation
-from agentcli.memory.condensation_cost import SUMMARY_TOKENS, Outlook, Prices, decide, steps_to_come
 from agentcli.memory.memory import Memory
 from agentcli.memory.tokens import BYTES_PER_TOKEN, size_of, tools_size
+from agentcli.memory.window import SUMMARY_TOKENS, CostForecast, Prices, decide, steps_to_come
 from agentcli.messages import FinishReason, Message, Reply, Request, ToolSchema, Usage
 from benchmarks.condensing.generator import Call, Step
 from benchmarks.condensing.policies import Policy, Setting
@@ -369,7 +369,7 @@ def ours(course: Course, prices: Prices) -> Due:
     """As a memory decides."""
 
     def due(tokens: int, steps: int, growth: float) -> bool:
-        outlook = Outlook(tokens, course.target, course.mark, growth, steps_to_come(steps))
+        outlook = CostForecast(tokens, course.target, course.mark, growth, steps_to_come(steps))
         return decide(outlook, prices).due
 
     return due

@@ -14,7 +14,7 @@ from agentcli.events import Action, Observation, ToolCallMetadata
 from agentcli.events.actions import ToolCallAction
 from agentcli.events.observations import DecisionObservation, SuccessObservation
 from agentcli.memory.memory import Memory
-from agentcli.memory.prefix import PrefixCheck
+from agentcli.memory.projection import PrefixCheck
 from agentcli.memory.window import Window
 from agentcli.messages import FinishReason, Reply, Request, ToolCall, Usage
 from agentcli.settings import AgentSettings

@@ -9,7 +9,7 @@ from itertools import combinations, pairwise
 import pytest
 
 from agentcli.events.observations import FileReadObservation
-from agentcli.memory.condensation_cost import Prices
+from agentcli.memory.window import Prices
 from benchmarks import condensing
 from benchmarks.condensing import report
 from benchmarks.condensing.generator import SIZES, Shape, session

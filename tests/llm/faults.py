@@ -56,11 +56,7 @@ class Stage:
     settings: dict[str, object] = field(default_factory=dict)
 
     def environment(self, home: Path) -> dict[str, str]:
-        return {
-            "AGENT_HOME": str(home),
-            "XDG_CONFIG_HOME": str(home),
-            self.key_env: KEY,
-        }
+        return {"AGENT_HOME": str(home), "XDG_CONFIG_HOME": str(home), self.key_env: KEY}
 
     def check(self, outcome: Outcome, workspace: Path, session: Path) -> None:
         """The outcome is the expected one, and nothing happened that never may."""

@@ -10,11 +10,10 @@ import pytest
 
 from agentcli.errors import LLMError, LLMErrorKind
 from agentcli.llm.answers import COMMENT, refused_reply, taken_apart
-from agentcli.llm.classify import classify, stream_error
+from agentcli.llm.failures import classify, stream_error, wait_of
 from agentcli.llm.protocols.chat_completions import ChatCompletions
 from agentcli.llm.protocols.responses import Responses
 from agentcli.llm.provider import PROTOCOLS
-from agentcli.llm.waits import wait_of
 from agentcli.llm.wire_protocol import Endpoint, StillAlive
 from agentcli.messages import FinishReason, Message, Request
 from agentcli.messages import Reply as Whole

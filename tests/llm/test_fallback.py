@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
-from agentcli.errors import ConfigError, LLMError, LLMErrorKind, TryAgainLater
+from agentcli.errors import ConfigError, LLMError, LLMErrorKind, TryAgainLater, TurnInterrupted
 from agentcli.events.progress import Notice
 from agentcli.llm.catalog import Catalog
 from agentcli.llm.client import ModelClient
-from agentcli.llm.fallback import FALLBACK_ERRORS, FallbackChain, Router
 from agentcli.llm.protocols.anthropic_messages import AnthropicMessages
 from agentcli.llm.protocols.chat_completions import ChatCompletions
 from agentcli.llm.protocols.responses import Responses
+from agentcli.llm.provider import Traits
 from agentcli.llm.registry import Providers
-from agentcli.llm.roles import ROLES, Roles
+from agentcli.llm.roles import (
+    FALLBACK_ERRORS,
+    ROLES,
+    FallbackChain,
+    Roles,
+    Router,
+    enforce_tool_choice,
+)
 from agentcli.llm.spending import CallBudget
-from agentcli.llm.tool_choice import enforce_tool_choice
-from agentcli.llm.traits import Traits
 from agentcli.llm.wire_protocol import Endpoint
 from agentcli.messages import (
     FinishReason,
@@ -34,6 +40,8 @@ from agentcli.messages import (
     Usage,
 )
 from agentcli.settings import LLMSettings, ProviderSettings
+from tests.conftest import LIMIT_S
+from tests.server import Reply as server_Reply
 
 HELLO = Request([Message.user_message("hello")])
 PICTURE = Request([Message.user_message("look", ["data:image/png;base64,AA"])])
@@ -350,3 +358,53 @@ def test_no_thinking_is_asked_for_where_it_would_be_refused():
     assert not thinks(replace(HELLO, tool_choice=ToolChoice.REQUIRED))
     assert thinks(replace(HELLO, budget_usd=1.0, max_output_tokens=4_000))
     assert not thinks(replace(HELLO, budget_usd=1.0, max_output_tokens=1_000))
+
+
+def slow(provider: type) -> type:
+    """`provider`, whose SDK takes until `loaded` is set to load."""
+
+    class Slow(provider):  # type: ignore[misc]
+        def __init__(self, endpoint: Endpoint) -> None:
+            super().__init__(endpoint)
+            self.loading, self.loaded = threading.Event(), threading.Event()
+
+        def connect(self) -> None:
+            self.loading.set()
+            assert self.loaded.wait(LIMIT_S)
+            super().connect()
+
+    return Slow
+
+
+@pytest.mark.parametrize("warm", [True, False], ids=["warming up", "cold"])
+@pytest.mark.parametrize(
+    ("provider", "path"),
+    [(ChatCompletions, "/v1"), (Responses, "/v1"), (AnthropicMessages, "")],
+    ids=["chat", "responses", "anthropic"],
+)
+def test_a_request_that_was_given_up_while_the_sdk_loads_is_never_sent(serve, provider, path, warm):
+    server = serve([server_Reply("Only once.")])
+    slow_one = slow(provider)(Endpoint("p", "m", f"{server.url}{path}", "sk-test-0123456789abcdef"))
+    llm = ModelClient(slow_one, "p/m", LLMSettings(), Catalog({}))
+    if warm:
+        llm.warm_up()
+    before = threading.enumerate()
+
+    def interrupt(progress: object) -> None:
+        assert slow_one.loading.wait(LIMIT_S)
+        raise TurnInterrupted("interrupted", 130)
+
+    def record(event):
+        return event
+
+    with pytest.raises(TurnInterrupted):
+        llm.complete(HELLO, interrupt, CallBudget(None), record)
+    slow_one.loaded.set()
+    for thread in threading.enumerate():
+        if thread not in before:
+            thread.join(LIMIT_S)
+            assert not thread.is_alive()
+    assert server.requests == []
+    reply = llm.complete(HELLO, lambda progress: None, CallBudget(None), record)
+    assert reply.text == "Only once."
+    assert len(server.requests) == 1

@@ -11,23 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentcli.errors import LLMErrorKind
-from agentcli.llm.classify import classify
-from agentcli.llm.families import ADAPTIVE, BUDGETS
+from agentcli.llm.failures import classify
 from agentcli.llm.healing import Remedy
 from agentcli.llm.protocols.anthropic_messages import AnthropicMessages
 from agentcli.llm.protocols.chat_completions import ChatCompletions
 from agentcli.llm.protocols.responses import Responses
+from agentcli.llm.provider import ADAPTIVE, BUDGETS, Traits
 from agentcli.llm.sdk import SDKProtocol
-from agentcli.llm.traits import Traits
 from agentcli.llm.wire_protocol import Endpoint
-from agentcli.messages import (
-    Message,
-    ProviderData,
-    Request,
-    ToolCall,
-    ToolChoice,
-    ToolSchema,
-)
+from agentcli.messages import Message, ProviderData, Request, ToolCall, ToolChoice, ToolSchema
 
 PICTURE = "data:image/png;base64,AA"
 CHAT, ITEMS, CLAUDE = ChatCompletions, Responses, AnthropicMessages
@@ -62,12 +54,7 @@ def request(wire: SDKProtocol, **changes: object) -> Request:
         Message.tool_message("ok", "call_1", image_urls=[PICTURE]),
     ]
     whole = Request(
-        messages,
-        (TOOL,),
-        max_output_tokens=64_000,
-        session_id="s",
-        effort="high",
-        temperature=0.5,
+        messages, (TOOL,), max_output_tokens=64_000, session_id="s", effort="high", temperature=0.5
     )
     return replace(whole, **changes)
 
@@ -340,8 +327,8 @@ def test_a_refusal_names_its_cause(wire, status, said, cause, changes):
     assert found is not None
     assert found.cause == cause
     assert {name: found.changes.get(name) for name in changes} == changes
-    assert found.told
-    assert "\n" not in found.told
+    assert found.message
+    assert "\n" not in found.message
     # The changes are kept as JSON and must fit when they are read.
     assert Traits().with_changes(found.changes) != Traits() or not found.changes
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentcli.llm.pieces import OpenCalls, merge, whole_arguments
+from agentcli.llm.answers import OpenCalls, merge, whole_arguments
 from agentcli.messages import ToolCall
 
 LS, PWD = {"command": "ls"}, {"command": "pwd"}

@@ -12,9 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentcli.events.progress import ReasoningDelta, TextDelta, ToolCallStarted
-from agentcli.llm.call_dialects import BARE, DIALECTS
-from agentcli.llm.reply_text import Found, find_calls, split_thought, whole_name
-from agentcli.llm.shown_text import Shown
+from agentcli.llm.reply_text import Found, Shown, find_calls, split_thought, whole_name
+from agentcli.llm.text_calls import BARE, DIALECTS
 from agentcli.settings import DIALECTS as NAMES
 
 TOOLS = {
@@ -89,7 +88,7 @@ RUNS_LS = {
     ],
     "minimax": [
         f'{M3}<tool_call>\n{M3}<invoke name="bash">{M3}<command>ls{M3}</command>{M3}</invoke>\n'
-        f"{M3}</tool_call>",
+        f"{M3}</tool_call>"
     ],
     "deepseek": [
         "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>bash\n```json\n"

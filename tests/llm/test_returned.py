@@ -13,8 +13,8 @@ import pytest
 from agentcli.llm.protocols.anthropic_messages import AnthropicMessages
 from agentcli.llm.protocols.chat_completions import ChatCompletions
 from agentcli.llm.protocols.responses import Responses
+from agentcli.llm.provider import Traits
 from agentcli.llm.sdk import SDKProtocol
-from agentcli.llm.traits import Traits
 from agentcli.llm.wire_protocol import Endpoint
 from agentcli.messages import Message, Reply, Request
 

@@ -199,9 +199,7 @@ BUDGET = 0.05
 
 
 @given(
-    price=PRICES,
-    turns=st.lists(st.integers(1, 20_000), min_size=1, max_size=12),
-    data=st.data(),
+    price=PRICES, turns=st.lists(st.integers(1, 20_000), min_size=1, max_size=12), data=st.data()
 )
 def test_a_budget_is_never_passed(price, turns, data):
     """Several turns, a new process before each: whatever usage a server may report, within the

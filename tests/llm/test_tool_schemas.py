@@ -13,7 +13,7 @@ from jsonschema import Draft202012Validator
 
 from agentcli.llm.tool_schemas import DIALECTS, WireTools
 from agentcli.messages import ToolCall, ToolSchema
-from agentcli.plain_schemas import plain, words
+from agentcli.plain_json import plain, words
 from tests.server.schemas import anthropic_schema, gemini_schema, moonshot_schema, openai_schema
 from tests.strategies import json_values
 

@@ -29,12 +29,10 @@ from agentcli.events.observations import (
     SuccessObservation,
     UserRejectObservation,
 )
-from agentcli.memory.building import choose_condenser
 from agentcli.memory.condenser import CONDENSERS, Options, forget
-from agentcli.memory.memory import Memory
+from agentcli.memory.memory import Memory, choose_condenser
 from agentcli.memory.projection import MAX_MASKED_MESSAGE_CHARS, project
-from agentcli.memory.summariser import Conversation
-from agentcli.memory.summary import sections, told, with_known_ids
+from agentcli.memory.summary import Conversation, event_text, sections, with_known_ids
 from agentcli.memory.window import Window
 from agentcli.messages import FinishReason, Reply, Role, ToolCall, Usage
 from agentcli.settings import MemorySettings
@@ -325,7 +323,7 @@ def test_of_a_list_of_events_the_unknown_ones_go():
 
 def test_of_a_file_that_was_read_the_summariser_sees_a_part():
     event = FileReadObservation(id=3, path="a.py", content="line\n" * 5_000)
-    assert len(told(event, 10_000)) < 3_000
+    assert len(event_text(event, 10_000)) < 3_000
 
 
 @pytest.mark.parametrize("how", sorted(BAD))

@@ -6,8 +6,14 @@ import base64
 
 import pytest
 
-from agentcli.memory.image_tokens import UNKNOWN_IMAGE_TOKENS, image_tokens
-from agentcli.memory.tokens import Size, TokenEstimator, size_of, text_bytes
+from agentcli.memory.tokens import (
+    UNKNOWN_IMAGE_TOKENS,
+    Size,
+    TokenEstimator,
+    image_tokens,
+    size_of,
+    text_bytes,
+)
 from agentcli.messages import Message, ToolCall
 from tests.memory.long_histories import png
 

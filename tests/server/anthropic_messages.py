@@ -116,12 +116,7 @@ _SEARCH_RESULT = Shape(
     {"type": filled, "content": filled_array, "source": string, "title": string},
     {_MARK: _mark, "citations": mapping},
 )
-_READABLE = {
-    "text": _TEXT,
-    "image": _IMAGE,
-    "document": _DOCUMENT,
-    "search_result": _SEARCH_RESULT,
-}
+_READABLE = {"text": _TEXT, "image": _IMAGE, "document": _DOCUMENT, "search_result": _SEARCH_RESULT}
 _BLOCKS = {
     "user": _READABLE
     | {
@@ -133,7 +128,7 @@ _BLOCKS = {
                 _MARK: _mark,
                 "toolset_name": nullable(string),
             },
-        ),
+        )
     },
     "assistant": {
         "text": _TEXT,

@@ -264,11 +264,7 @@ def _item(item: Any, where: str) -> Iterator[str]:
         parts_at = {"content": known}
     else:
         faults = list(OPENAI.tagged(item, where, _ITEMS))
-        parts_at = {
-            "output": _INPUT_PARTS,
-            "summary": _SUMMARY_PARTS,
-            "content": _REASONING_PARTS,
-        }
+        parts_at = {"output": _INPUT_PARTS, "summary": _SUMMARY_PARTS, "content": _REASONING_PARTS}
     yield from faults
     if faults:
         return

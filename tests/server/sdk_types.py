@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails, SchemaValidator
 
-_UNTYPED = {
-    "anthropic_messages": ("thinking.block_binding", "temperature", "top_p", "top_k"),
-}
+_UNTYPED = {"anthropic_messages": ("thinking.block_binding", "temperature", "top_p", "top_k")}
 """Members that the API knows and the SDK's types don't: a beta's, and those of older versions."""
 _OPTIONAL = {
     "ResponseInputImageParam": ("detail",),

@@ -1,4 +1,4 @@
-"""The server's faults: every way in which an answer can go wrong."""
+"""The server's faults, beside those that `tests/llm/test_faults.py` plays to a whole run."""
 
 from __future__ import annotations
 
@@ -16,11 +16,8 @@ from tests.server import (
     LengthStop,
     ModelServer,
     Paused,
-    Raw,
     Recorded,
-    Redirect,
     Reply,
-    StreamError,
     Truncated,
 )
 from tests.server.clients import (
@@ -33,7 +30,8 @@ from tests.server.clients import (
     respond,
     sdk_errors,
 )
-from tests.server.samples import CALLS, CHAT, FULL, MESSAGES, PATHS, TAKEN, changed
+from tests.server.samples import CALLS, CHAT, FULL, PATHS, TAKEN, changed
+from tests.server.script import Ending
 
 api = pytest.mark.parametrize("asker", ASKERS.values(), ids=ASKERS)
 both_ways = pytest.mark.parametrize("streamed", [False, True], ids=["plain", "streamed"])
@@ -43,10 +41,7 @@ every_path = pytest.mark.parametrize("path", PATHS)
 @api
 def test_http_errors_come_in_the_providers_form(asker: Asker) -> None:
     fault = HttpError(429, "rate_limit_error", "Slow down.", {"retry-after": "7"})
-    with (
-        ModelServer([fault]) as server,
-        pytest.raises(sdk_errors("RateLimitError")) as caught,
-    ):
+    with ModelServer([fault]) as server, pytest.raises(sdk_errors("RateLimitError")) as caught:
         asker(server, True)
     error: Any = caught.value
     assert error.response.headers["retry-after"] == "7"
@@ -77,33 +72,15 @@ def test_a_closed_stream_looks_whole_to_http(path: str) -> None:
 
 
 @every_path
-def test_a_cut_stream_is_noticed(path: str) -> None:
-    with (
-        ModelServer([Truncated(FULL, how="cut")]) as server,
-        pytest.raises(http.client.IncompleteRead),
-    ):
-        ask(server, path, TAKEN[path])
-
-
-@every_path
-def test_a_reset_stream_is_noticed(path: str) -> None:
-    with (
-        ModelServer([Truncated(FULL, how="reset")]) as server,
-        pytest.raises(ConnectionResetError),
-    ):
+@pytest.mark.parametrize(
+    ("how", "noticed"), [("cut", http.client.IncompleteRead), ("reset", ConnectionResetError)]
+)
+def test_a_stream_that_breaks_off_is_noticed(
+    path: str, how: Ending, noticed: type[Exception]
+) -> None:
+    with ModelServer([Truncated(FULL, how=how)]) as server, pytest.raises(noticed):
         ask(server, path, TAKEN[path])
     assert server.violations == []
-
-
-@every_path
-def test_a_plain_answer_is_cut_in_half(path: str) -> None:
-    plain = changed(TAKEN[path], "stream", False)
-    plain.pop("stream_options", None)
-    with ModelServer([Truncated(Reply("Hello there."))]) as server:
-        answer = ask(server, path, plain)
-    assert answer.status == 200
-    with pytest.raises(json.JSONDecodeError):
-        json.loads(answer.body)
 
 
 @both_ways
@@ -122,28 +99,6 @@ def test_a_stop_by_length_cuts_the_last_call() -> None:
     assert json.loads(first) == CALLS[0].arguments
     assert CALLS[1].raw.startswith(last)
     assert last != CALLS[1].raw
-
-
-@api
-@both_ways
-def test_an_error_inside_a_stream(asker: Asker, streamed: bool) -> None:
-    expected = (*sdk_errors("APIError"), RuntimeError)
-    with ModelServer([StreamError(FULL)]) as server, pytest.raises(expected):
-        asker(server, streamed)
-
-
-@every_path
-@pytest.mark.parametrize("headers", [True, False])
-def test_a_hanging_answer_ends_when_it_is_let_go(path: str, headers: bool) -> None:
-    event = threading.Event()
-    with (
-        ModelServer([Hang(event, FULL, after=2, headers=headers)]) as server,
-        ThreadPoolExecutor(1) as pool,
-    ):
-        asked = pool.submit(ask, server, path, TAKEN[path])
-        event.set()
-        with pytest.raises(http.client.HTTPException):
-            asked.result()
 
 
 def test_closing_the_server_lets_go_of_what_hangs() -> None:
@@ -171,14 +126,6 @@ def test_a_paused_answer_goes_on() -> None:
         chunks += stream
     text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks)
     assert text == "One two three four five six seven."
-
-
-def test_no_json_and_redirects() -> None:
-    with ModelServer([Raw(), Redirect("http://127.0.0.1:9/elsewhere")]) as server:
-        answer = ask(server, "/v1/messages", MESSAGES)
-        assert (answer.status, answer.headers["content-type"]) == (200, "text/html")
-        answer = ask(server, "/v1/messages", MESSAGES)
-        assert (answer.status, answer.headers["location"][:18]) == (307, "http://127.0.0.1:9")
 
 
 def test_an_exhausted_script_and_a_failing_one() -> None:

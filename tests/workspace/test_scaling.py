@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageDraw
 
-from agentcli.llm.image_limits import image_limits
+from agentcli.llm.catalog import image_limits
 from agentcli.messages import ImageLimits
 from agentcli.workspace.images import (
     MAX_BYTES,

@@ -46,7 +46,7 @@ from agentcli.cli.provider_probe import (
 from agentcli.cli.user_paths import here
 from agentcli.errors import AgentError, ConfigError, os_error_text
 from agentcli.llm.catalog import Catalog
-from agentcli.llm.probing import Facts
+from agentcli.llm.provider import Facts
 from agentcli.sandbox.environment import command_environment
 from agentcli.sandbox.probe_driver import ATTACKS
 from agentcli.sandbox.probes import probe, surprises
@@ -325,7 +325,7 @@ def _providers(builder: AgentBuilder, asking: bool) -> Iterator[Check]:
         facts = told.get(name) or registry.facts(name)
         catalog = catalog_with(builder.settings.prices, {name: facts})
         detail = f"{name} ({_facts(catalog, name)}{', answers' * asking})"
-        yield Check("model", "warning" if facts.told else "ok", detail, facts.told)
+        yield Check("model", "warning" if facts.message else "ok", detail, facts.message)
 
 
 def _answers(answer: ProviderAnswer, told: Mapping[str, Facts]) -> str:

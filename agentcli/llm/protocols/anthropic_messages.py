@@ -12,10 +12,9 @@ from itertools import islice
 from typing import Any, ClassVar
 
 from agentcli.events.progress import ReasoningDelta, TextDelta, ToolCallStarted
-from agentcli.llm.families import ADAPTIVE
-from agentcli.llm.pieces import whole_arguments
+from agentcli.llm.answers import whole_arguments
+from agentcli.llm.provider import ADAPTIVE, Efforts
 from agentcli.llm.sdk import SDKProtocol
-from agentcli.llm.traits import Efforts
 from agentcli.llm.wire_protocol import (
     Endpoint,
     StillAlive,
@@ -23,7 +22,6 @@ from agentcli.llm.wire_protocol import (
     bad_response,
     broken_off,
     dump,
-    join_object,
     text_of,
     token_count,
     tool_call,
@@ -38,13 +36,11 @@ from agentcli.messages import (
     Reply,
     Request,
     Role,
-    ToolCall,
     ToolChoice,
     Usage,
 )
 
 _CACHE_MARK = {"cache_control": {"type": "ephemeral"}}
-_MARKED_USER_MESSAGES = 2
 _LEAST_THINKING_TOKENS = 1_024
 _TOOL_CHOICE = {ToolChoice.NONE: "none", ToolChoice.AUTO: "auto", ToolChoice.REQUIRED: "any"}
 _FINISH_REASONS = {
@@ -60,18 +56,13 @@ _THINKING = ("thinking", "redacted_thinking")
 _MOST_PAUSES = 10
 _PIECES = " pieces"
 """Where a block holds pieces while it arrives: no member of a provider's is called so."""
-_BLOCK_OF_FIELD = {
-    "text": "text",
-    "thinking": "thinking",
-    "signature": "thinking",
-    "partial_json": "tool_use",
+_DELTAS = {
+    "text_delta": ("text", "text"),
+    "thinking_delta": ("thinking", "thinking"),
+    "signature_delta": ("signature", "thinking"),
+    "input_json_delta": ("partial_json", "tool_use"),
 }
-_FIELD_OF_DELTA = {
-    "text_delta": "text",
-    "thinking_delta": "thinking",
-    "signature_delta": "signature",
-    "input_json_delta": "partial_json",
-}
+"""By type of delta, its member with the piece, and the type of its block."""
 
 
 class _Group:
@@ -83,10 +74,6 @@ class _Group:
 
     def add(self, part: bytes) -> None:
         self.wire = self.wire[: -len(b"]}")] + b"," + part + b"]}"
-
-    @property
-    def by_user(self) -> bool:
-        return self.role == b"user"
 
 
 class AnthropicMessages(SDKProtocol):
@@ -180,9 +167,6 @@ class AnthropicMessages(SDKProtocol):
             head["system"] = [{"type": "text", "text": system, **marked}]
         return head
 
-    def _body(self, request: Request) -> bytes:
-        return join_object(self.members(request), messages=self._messages(request.messages))
-
     def _limit_thinking(self, head: dict[str, Any], request: Request) -> None:
         """Fit the tokens that an older model may think into the reply's cap, which grows unless
         money is limited; leave thinking out where it is not possible."""
@@ -211,12 +195,10 @@ class AnthropicMessages(SDKProtocol):
         data = self._own_data(last)
         return data is not None and any(block["type"] in _THINKING for block in data.items)
 
-    def _messages(self, messages: Sequence[Message]) -> bytes:
+    def _conversation(self, messages: Sequence[Message]) -> bytes:
         """Return the messages with alternating roles: consecutive ones of a role become one message
-        with several blocks.
-
-        Messages of earlier requests stay grouped; only new ones are processed.
-        """
+        with several blocks. Messages of earlier requests stay grouped; only new ones are
+        processed."""
         parts = self._parts.of(messages)
         if self._parts.unchanged < self._grouped:
             self._groups, self._grouped = [], 0
@@ -225,8 +207,9 @@ class AnthropicMessages(SDKProtocol):
                 self._group(b"assistant" if message.role is Role.ASSISTANT else b"user", part)
         self._grouped = len(parts)
         wire = [group.wire for group in self._groups]
-        users = [n for n, group in enumerate(self._groups[-4:], len(wire[:-4])) if group.by_user]
-        for number in users[-_MARKED_USER_MESSAGES:] if self.traits.cache_marks else ():
+        newest = enumerate(self._groups[-4:], len(wire[:-4]))
+        users = [number for number, group in newest if group.role == b"user"]
+        for number in users[-2:] if self.traits.cache_marks else ():
             wire[number] = wire[number][: -len(b"}]}")] + b"," + dump(_CACHE_MARK)[1:] + b"]}"
         return b"[" + b",".join(wire) + b"]"
 
@@ -243,21 +226,31 @@ class AnthropicMessages(SDKProtocol):
 
     def _wire(self, message: Message) -> list[dict[str, Any]]:
         """Return a message's content blocks; those of a reply of this model as they came."""
-        if message.role is Role.SYSTEM:
-            as_user = self.traits.system_role == "user"
-            return _content(message.content or " ", message) if as_user else []
-        if message.role is Role.USER:
+        if message.role is Role.SYSTEM and self.traits.system_role != "user":
+            return []
+        if message.role in (Role.USER, Role.SYSTEM):
             return _content(message.content or " ", message)
         if message.role is Role.TOOL:
             call_id = self._wire_id(message.tool_call_id or "")
             result: dict[str, Any] = {"type": "tool_result", "tool_use_id": call_id}
             result["content"] = _content(message.content, message)
             return [result | {"is_error": True} if message.is_error else result]
-        calls = [self._tool_use(call) for call in message.tool_calls]
+        calls: list[dict[str, Any]] = [
+            {
+                "type": "tool_use",
+                "id": self._wire_id(call.id),
+                "name": wire_name(call.name),
+                "input": wire_arguments(call.arguments),
+            }
+            for call in message.tool_calls
+        ]
         data = self._own_data(message)
         if data is None:
             said = message.content.rstrip()
             return ([{"type": "text", "text": said}] if said else []) + calls
+        # Thinking that is bound to what came before it is invalid once that has changed.
+        unbound = _THINKING if message.prefix_changed and self.traits.is_bound else ()
+        left_out = (*unbound, *self.traits.not_returned)
         out: list[dict[str, Any]] = []
         remaining = iter(calls)
         for block in data.items:
@@ -266,23 +259,9 @@ class AnthropicMessages(SDKProtocol):
                 out += [text] if _is_said(text) else []
             elif block["type"] == "tool_use":
                 out += [{**block, **call} for call in islice(remaining, 1)]
-            elif self._is_valid(block, message):
+            elif block["type"] not in left_out:
                 out.append(dict(block))
         return [*out, *remaining]
-
-    def _is_valid(self, block: Mapping[str, Any], message: Message) -> bool:
-        """Whether a block may still go back. Thinking that is bound to what came before it may not,
-        once that has changed."""
-        unbound = message.prefix_changed and self.traits.is_bound and block["type"] in _THINKING
-        return not unbound and block["type"] not in self.traits.not_returned
-
-    def _tool_use(self, call: ToolCall) -> dict[str, Any]:
-        return {
-            "type": "tool_use",
-            "id": self._wire_id(call.id),
-            "name": wire_name(call.name),
-            "input": wire_arguments(call.arguments),
-        }
 
 
 def _content(text: str, message: Message) -> list[dict[str, Any]]:
@@ -320,11 +299,11 @@ class _Collected:
         if kind == "citations_delta":
             block = self._block(index, "text")
             block["citations"] = [*(block.get("citations") or []), delta["citation"]]
-        name = _FIELD_OF_DELTA.get(kind)
-        if name is None:
+        if kind not in _DELTAS:
             return
+        name, of_block = _DELTAS[kind]
         piece = text_of(delta.get(name) or "")
-        block = self._block(index, _BLOCK_OF_FIELD[name])
+        block = self._block(index, of_block)
         block.setdefault(_PIECES, {}).setdefault(name, []).append(piece)
         if name == "text":
             yield TextDelta(piece)

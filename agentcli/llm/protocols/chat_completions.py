@@ -8,33 +8,23 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeGuard
+from typing import Any
 
 from agentcli.errors import AgentError, LLMError, LLMErrorKind
 from agentcli.events.progress import ReasoningDelta, TextDelta, ToolCallStarted
-from agentcli.llm.answers import refused_reply
-from agentcli.llm.openai_sdk import OpenAIProtocol, called_function, openai_usage
-from agentcli.llm.pieces import OpenCalls, merge
-from agentcli.llm.traits import levels
+from agentcli.llm.answers import OpenCalls, merge, refused_reply
+from agentcli.llm.provider import levels
+from agentcli.llm.sdk import OpenAIProtocol, called_function, openai_usage
 from agentcli.llm.wire_protocol import (
     StillAlive,
     StreamItem,
     bad_response,
     broken_off,
     dump,
-    join_object,
     text_of,
     unique_calls,
 )
-from agentcli.messages import (
-    FinishReason,
-    Message,
-    ProviderData,
-    Reply,
-    Request,
-    Role,
-    ToolSchema,
-)
+from agentcli.messages import FinishReason, Message, ProviderData, Reply, Request, Role, ToolSchema
 
 _FINISH_REASONS = {
     "stop": FinishReason.STOP,
@@ -49,13 +39,11 @@ _FAILED = ("error", "network_error", "insufficient_system_resource")
 """Finish reasons of servers that could not complete the reply."""
 _TOO_LONG = "model_context_window_exceeded"
 """The finish reason with which z.ai answers a prompt that does not fit."""
-_REBUILT = ("role", "content", "tool_calls", "function_call", "refusal")
-"""Members of a message that are made from the reply when it goes back."""
-_ONLY_ANSWERED = ("annotations", "audio")
-"""Members of answers that requests have no place for."""
+_NOT_KEPT = ("role", "content", "tool_calls", "function_call", "refusal", "annotations", "audio")
+"""Members of a message that are made from the reply when it goes back, and the last two, which
+requests have no place for."""
 _REASONING = re.compile("reason|think|thought")
 _END_OF_THOUGHT = re.compile(r"</(?:\w+:)?think(?:ing)?>|\[/THINK\]|<channel\|>")
-_NO_PARTS: list[dict[str, Any]] = []
 _TEXT, _IMAGE = b'{"type":"text","text":', b'{"type":"image_url"'
 """How content blocks begin."""
 _BETWEEN = dump({"role": "assistant", "content": "Understood."})
@@ -69,7 +57,13 @@ class ChatCompletions(OpenAIProtocol):
     call_ids = r"[\w.:-]{1,40}"
 
     def _read(self, events: Iterator[Mapping[str, Any]]) -> Iterator[StreamItem]:
-        return _read(events, self.origin)
+        collected = _Collected(self.origin)
+        try:
+            yield from _collect(events, collected)
+        except LLMError as error:
+            if not error.generation:
+                raise
+            yield collected.refused_reply(error.generation)
 
     def _parse(self, data: Mapping[str, Any]) -> Reply:
         return parse_reply(data, self.origin)
@@ -81,9 +75,6 @@ class ChatCompletions(OpenAIProtocol):
         if self.traits.cache_key and request.session_id:
             head["prompt_cache_key"] = request.session_id
         return head | self._tools(request)
-
-    def _body(self, request: Request) -> bytes:
-        return join_object(self.members(request), messages=self._merged(request.messages))
 
     def _tool(self, tool: ToolSchema) -> dict[str, Any]:
         function = {
@@ -123,7 +114,7 @@ class ChatCompletions(OpenAIProtocol):
         kept: dict[str, Any] = {}
         if (data := self._own_data(message)) is not None:
             merge(kept, data.items[0])
-        beside = kept.pop("tool_calls", _NO_PARTS)
+        beside: list[dict[str, Any]] = kept.pop("tool_calls", [])
         content = message.content or self.traits.filled.get("content")
         item: dict[str, Any] = {"role": "assistant", "content": content}
         if message.tool_calls:
@@ -152,9 +143,9 @@ def _images(message: Message) -> list[dict[str, Any]]:
 
 def _reasoning_text(delta: Mapping[str, Any]) -> str:
     """Return the reasoning in a piece of a message; the same text may come in several members."""
-    told = [value for name, value in delta.items() if value and _REASONING.search(name)]
-    texts = [value for value in told if isinstance(value, str)]
-    nested = (_nested_text(value) for value in told if isinstance(value, list))
+    values = [value for name, value in delta.items() if value and _REASONING.search(name)]
+    texts = [value for value in values if isinstance(value, str)]
+    nested = (_nested_text(value) for value in values if isinstance(value, list))
     return next(iter(texts), "") or next((text for text in nested if text), "")
 
 
@@ -209,23 +200,23 @@ class _Collected:
         if reasoning := _reasoning_text(delta) or _nested_text(thought):
             self.reasoning.append(reasoning)
             yield ReasoningDelta(reasoning)
-        merge(self.kept, {name: value for name, value in delta.items() if _is_kept(name, value)})
+        merge(
+            self.kept,
+            {n: v for n, v in delta.items() if n not in _NOT_KEPT and v not in (None, "", [], {})},
+        )
         pieces = delta.get("tool_calls") or []
         pieces = [pieces] if isinstance(pieces, Mapping) else pieces
         if not pieces and (function := delta.get("function_call")):
-            pieces = [{"function": function}] if function.get("name") or self.calls_begun else []
+            begun = function.get("name") or self.open_calls.calls
+            pieces = [{"function": function}] if begun else []
         for name in self.open_calls.take(pieces):
             yield ToolCallStarted(name)
         if pieces:
             yield StillAlive()
 
     @property
-    def calls_begun(self) -> bool:
-        return bool(self.open_calls.calls)
-
-    @property
     def has_begun(self) -> bool:
-        return bool(self.text or self.reasoning or self.calls_begun)
+        return bool(self.text or self.reasoning or self.open_calls.calls)
 
     def reply(self, *, ended: bool) -> Reply:
         """Return the whole reply. A server that marks the end, and counts the tokens, may leave out
@@ -288,25 +279,11 @@ def _sealed(value: Any) -> Any:
     Claude pass on: it would be refused."""
     if not isinstance(value, list):
         return value
-    return [p for p in value if not _is_thinking(p) or p.get("signature")]
-
-
-def _is_thinking(part: object) -> TypeGuard[Mapping[str, Any]]:
-    return isinstance(part, Mapping) and part.get("type") == "thinking"
-
-
-def _is_kept(name: str, value: object) -> bool:
-    return name not in (*_REBUILT, *_ONLY_ANSWERED) and value not in (None, "", [], {})
-
-
-def _read(chunks: Iterator[Mapping[str, Any]], origin: str) -> Iterator[StreamItem]:
-    collected = _Collected(origin)
-    try:
-        yield from _collect(chunks, collected)
-    except LLMError as error:
-        if not error.generation:
-            raise
-        yield collected.refused_reply(error.generation)
+    cut_off = [
+        isinstance(part, Mapping) and part.get("type") == "thinking" and not part.get("signature")
+        for part in value
+    ]
+    return [part for part, is_cut_off in zip(value, cut_off, strict=True) if not is_cut_off]
 
 
 def _collect(chunks: Iterator[Mapping[str, Any]], collected: _Collected) -> Iterator[StreamItem]:

@@ -12,14 +12,13 @@ from typing import Any, ClassVar
 
 from agentcli.events.progress import ReasoningDelta, TextDelta, ToolCallStarted
 from agentcli.llm.answers import failure
-from agentcli.llm.openai_sdk import OpenAIProtocol, called_function, openai_usage
-from agentcli.llm.traits import LEVELS, Efforts
+from agentcli.llm.provider import LEVELS, Efforts
+from agentcli.llm.sdk import OpenAIProtocol, called_function, openai_usage
 from agentcli.llm.wire_protocol import (
     StillAlive,
     StreamItem,
     broken_off,
     check_object,
-    join_object,
     text_of,
     tool_call,
     unique_calls,
@@ -38,16 +37,13 @@ from agentcli.messages import (
 _ENDS = ("response.completed", "response.incomplete", "response.failed", "response.done")
 _TEXT = ("response.output_text.delta", "response.refusal.delta")
 _REASONING = ("response.reasoning_summary_text.delta", "response.reasoning_text.delta")
-_ARGUMENTS = "response.function_call_arguments.delta"
-_WHOLE = {
-    "response.output_text.done": "text",
-    "response.function_call_arguments.done": "arguments",
-}
+_WHOLE = {"response.output_text.done": "text", "response.function_call_arguments.done": "arguments"}
 """Events that repeat what came in pieces, and where."""
 
 
 class Responses(OpenAIProtocol):
     path = "/responses"
+    conversation = "input"
     output_limit = "max_output_tokens"
     usual_efforts: ClassVar[Efforts] = {
         level: {"reasoning": {"effort": level, "summary": "auto"}} for level in LEVELS
@@ -63,12 +59,12 @@ class Responses(OpenAIProtocol):
         for event in events:
             kind = event.get("type", "")
             if kind in _TEXT:
-                output.add_text(event)
+                output.add_piece(event, is_text=True)
                 yield TextDelta(text_of(event["delta"]))
             elif kind in _REASONING:
                 yield ReasoningDelta(text_of(event["delta"]))
-            elif kind == _ARGUMENTS:
-                output.add_arguments(event)
+            elif kind == "response.function_call_arguments.delta":
+                output.add_piece(event)
                 yield StillAlive()
             elif kind in _WHOLE:
                 output.put_whole(event, event.get(_WHOLE[kind]))
@@ -93,9 +89,6 @@ class Responses(OpenAIProtocol):
         if system and self.traits.system_role != "user":
             head["instructions"] = "\n\n".join(system)
         return head | self._tools(request)
-
-    def _body(self, request: Request) -> bytes:
-        return join_object(self.members(request), input=self._merged(request.messages))
 
     def _tool(self, tool: ToolSchema) -> dict[str, Any]:
         return {
@@ -175,11 +168,9 @@ class _Output:
         begins = known is None and item.get("type") == "function_call"
         return str(item.get("name") or "") if begins else ""
 
-    def add_text(self, event: Mapping[str, Any]) -> None:
-        self._items.setdefault(_place(event), {"type": "message"})
-        self._pieces.setdefault(_place(event), []).append(text_of(event["delta"]))
-
-    def add_arguments(self, event: Mapping[str, Any]) -> None:
+    def add_piece(self, event: Mapping[str, Any], *, is_text: bool = False) -> None:
+        if is_text:
+            self._items.setdefault(_place(event), {"type": "message"})
         self._pieces.setdefault(_place(event), []).append(text_of(event["delta"]))
 
     def put_whole(self, event: Mapping[str, Any], text: object) -> None:
@@ -216,15 +207,13 @@ def _kept(items: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     for item in items:
         members = {name: value for name, value in item.items() if value is not None}
         if item["type"] == "function_call":
-            members = {n: v for n, v in members.items() if n not in _OF_CALLS}
+            of_calls = ("call_id", "name", "arguments")
+            members = {n: v for n, v in members.items() if n not in of_calls}
         elif item["type"] == "message" and not several and not _is_annotated(item):
             members.pop("content", None)
         kept.append(members)
-    return kept if several or any(not _PLAIN.issuperset(item) for item in kept) else []
-
-
-_OF_CALLS = ("call_id", "name", "arguments")
-_PLAIN = frozenset({"type", "id", "status", "role"})
+    plain = {"type", "id", "status", "role"}
+    return kept if several or any(not plain.issuperset(item) for item in kept) else []
 
 
 def _is_annotated(item: Mapping[str, Any]) -> bool:

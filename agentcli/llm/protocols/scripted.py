@@ -110,8 +110,8 @@ def _replies(lines: Sequence[Any]) -> Sequence[Reply | Mapping[str, Any]]:
     ConfigError, and ValueError for a damaged event."""
     if lines and isinstance(lines[0], Mapping) and RECORDING in lines[0]:
         if is_newer(lines[0]):
-            told = f" was recorded by a newer version of agent (format {lines[0][RECORDING]})"
-            raise ConfigError(told, hint="upgrade agent to use it")
+            message = f" was recorded by a newer version of agent (format {lines[0][RECORDING]})"
+            raise ConfigError(message, hint="upgrade agent to use it")
         return recorded_replies(
             [event_from_dict(line["event"]) for line in lines if "event" in line]
         )

@@ -1,6 +1,6 @@
 """Anthropic.
 
-What its models take is in `llm/families.py`. The version of the API that the SDK asks for refuses
+What its models take is in `llm/provider.py`. The version of the API that the SDK asks for refuses
 sampling. Source: platform.claude.com/docs/en/api/versioning.
 """
 

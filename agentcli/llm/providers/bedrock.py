@@ -1,7 +1,7 @@
 """Claude on Amazon Bedrock.
 
 Models have the ids of inference profiles, such as `us.anthropic.claude-sonnet-5-5-v1:0`; what they
-take is in `llm/families.py`. Source: platform.claude.com/docs, Claude on Amazon Bedrock.
+take is in `llm/provider.py`. Source: platform.claude.com/docs, Claude on Amazon Bedrock.
 """
 
 from agentcli.llm.provider import Provider

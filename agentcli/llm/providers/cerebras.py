@@ -4,11 +4,9 @@ It refuses members that it does not know. Sources: inference-docs.cerebras.ai/re
 pydantic-ai's file for it.
 """
 
-from agentcli.llm.provider import Provider
-from agentcli.llm.traits import Traits, levels
+from agentcli.llm.provider import Provider, Traits, levels
 
 PROVIDER = Provider(
-    protocol="chat_completions",
     title="Cerebras",
     base_url="https://api.cerebras.ai/v1",
     key_env="CEREBRAS_API_KEY",
@@ -19,10 +17,7 @@ PROVIDER = Provider(
     models={
         r"gpt-oss": {"efforts": levels("low medium high")},
         r"glm": {
-            "efforts": {
-                "none": {"disable_reasoning": True},
-                "medium": {"disable_reasoning": False},
-            }
+            "efforts": {"none": {"disable_reasoning": True}, "medium": {"disable_reasoning": False}}
         },
     },
     rank=28,

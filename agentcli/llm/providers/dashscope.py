@@ -3,11 +3,9 @@
 Sources: help.aliyun.com/en/model-studio/deep-thinking; pydantic-ai's file for it.
 """
 
-from agentcli.llm.provider import Provider
-from agentcli.llm.traits import Traits
+from agentcli.llm.provider import Provider, Traits
 
 PROVIDER = Provider(
-    protocol="chat_completions",
     title="Alibaba Qwen",
     base_url="https://dashscope-intl.aliyuncs.com/compatible-mode/v1",
     key_env="DASHSCOPE_API_KEY",

@@ -5,11 +5,9 @@ one. Only its vision models read images. Sources: api-docs.deepseek.com/guides/t
 /guides/vision; pydantic-ai's and pi's files for it.
 """
 
-from agentcli.llm.provider import Provider
-from agentcli.llm.traits import Traits, levels
+from agentcli.llm.provider import Provider, Traits, levels
 
 PROVIDER = Provider(
-    protocol="chat_completions",
     title="DeepSeek",
     base_url="https://api.deepseek.com",
     key_env="DEEPSEEK_API_KEY",

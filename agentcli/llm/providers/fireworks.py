@@ -3,11 +3,9 @@
 Source: docs.fireworks.ai/guides/reasoning.
 """
 
-from agentcli.llm.provider import Provider
-from agentcli.llm.traits import Traits, levels
+from agentcli.llm.provider import Provider, Traits, levels
 
 PROVIDER = Provider(
-    protocol="chat_completions",
     title="Fireworks AI",
     base_url="https://api.fireworks.ai/inference/v1",
     key_env="FIREWORKS_API_KEY",

@@ -5,11 +5,9 @@ models there is one that passes. Sources: ai.google.dev/gemini-api/docs/openai a
 /thought-signatures; pydantic-ai's profile of Google's models.
 """
 
-from agentcli.llm.provider import Provider
-from agentcli.llm.traits import Traits, levels
+from agentcli.llm.provider import GEMINI_STAND_IN, Provider, Traits, levels
 
 PROVIDER = Provider(
-    protocol="chat_completions",
     title="Google Gemini",
     base_url="https://generativelanguage.googleapis.com/v1beta/openai",
     key_env="GEMINI_API_KEY",
@@ -20,9 +18,7 @@ PROVIDER = Provider(
     traits=Traits(
         efforts=levels("minimal low medium high"),
         schema="gemini",
-        stand_in={
-            "extra_content": {"google": {"thought_signature": "skip_thought_signature_validator"}}
-        },
+        stand_in=GEMINI_STAND_IN,
     ),
     models={
         r"gemini-(3-pro|3\.1-pro|3\.7-flash)": {"efforts": levels("low medium high")},

@@ -3,11 +3,9 @@
 Sources: console.groq.com/docs/reasoning; pydantic-ai's profile of it.
 """
 
-from agentcli.llm.provider import Provider
-from agentcli.llm.traits import Traits, levels
+from agentcli.llm.provider import Provider, Traits, levels
 
 PROVIDER = Provider(
-    protocol="chat_completions",
     title="Groq",
     base_url="https://api.groq.com/openai/v1",
     key_env="GROQ_API_KEY",

@@ -3,7 +3,6 @@
 from agentcli.llm.provider import Provider
 
 PROVIDER = Provider(
-    protocol="chat_completions",
     title="Hugging Face",
     base_url="https://router.huggingface.co/v1",
     key_env="HF_TOKEN",

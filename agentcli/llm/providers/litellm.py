@@ -3,8 +3,8 @@
 Source: docs.litellm.ai/docs/proxy/model_management, /model/info.
 """
 
-from agentcli.llm.probing import Facts, Get, entries, entry_of, size
-from agentcli.llm.provider import Provider
+from agentcli.llm.probing import entries, entry_of, size
+from agentcli.llm.provider import Facts, Get, Provider
 
 
 def ask(get: Get, model: str) -> Facts | None:
@@ -16,7 +16,6 @@ def ask(get: Get, model: str) -> Facts | None:
 
 
 PROVIDER = Provider(
-    protocol="chat_completions",
     title="LiteLLM proxy",
     base_url="http://127.0.0.1:4000/v1",
     key_env="LITELLM_API_KEY",

@@ -7,9 +7,8 @@ tools/server/README.md and common/jinja/caps.h of ggml-org/llama.cpp.
 
 from urllib.parse import quote
 
-from agentcli.llm.probing import Facts, Get, size
-from agentcli.llm.provider import Provider
-from agentcli.llm.traits import Traits, levels
+from agentcli.llm.probing import size
+from agentcli.llm.provider import Facts, Get, Provider, Traits, levels
 
 _NO_TOOLS = (
     "the chat template of this model does not know tools, so they are described in the text "
@@ -35,7 +34,6 @@ def ask(get: Get, model: str) -> Facts | None:
 
 
 PROVIDER = Provider(
-    protocol="chat_completions",
     title="llama.cpp",
     base_url="http://127.0.0.1:8080/v1",
     also_at=("http://127.0.0.1:9931/v1",),

@@ -4,9 +4,8 @@ Older ones refuse null as what a model said. Sources: lmstudio.ai/docs, the REST
 lmstudio-ai/lmstudio-bug-tracker#261.
 """
 
-from agentcli.llm.probing import Facts, Get, entries, entry_of, size
-from agentcli.llm.provider import Provider
-from agentcli.llm.traits import Traits
+from agentcli.llm.probing import entries, entry_of, size
+from agentcli.llm.provider import Facts, Get, Provider, Traits
 
 
 def ask(get: Get, model: str) -> Facts | None:
@@ -28,7 +27,6 @@ def ask(get: Get, model: str) -> Facts | None:
 
 
 PROVIDER = Provider(
-    protocol="chat_completions",
     title="LM Studio",
     base_url="http://127.0.0.1:1234/v1",
     ask=ask,

@@ -3,8 +3,7 @@
 M2 can't be told whether to reason. Sources: charmbracelet/catwalk; pi's file for it.
 """
 
-from agentcli.llm.provider import Provider
-from agentcli.llm.traits import Traits
+from agentcli.llm.provider import Provider, Traits
 
 PROVIDER = Provider(
     protocol="anthropic_messages",

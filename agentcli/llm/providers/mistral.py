@@ -4,11 +4,9 @@ Ids of calls have exactly nine letters and digits, and no message of the user ma
 result. Sources: docs.mistral.ai/capabilities/reasoning; opencode's provider/transform.ts.
 """
 
-from agentcli.llm.provider import Provider
-from agentcli.llm.traits import Traits, levels
+from agentcli.llm.provider import Provider, Traits, levels
 
 PROVIDER = Provider(
-    protocol="chat_completions",
     title="Mistral",
     base_url="https://api.mistral.ai/v1",
     key_env="MISTRAL_API_KEY",

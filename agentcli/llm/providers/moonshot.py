@@ -5,11 +5,9 @@ comes back empty counts as missing; a blank does not (earendil-works/pi, pull re
 sources: MoonshotAI/kimi-cli (kosong/chat_provider/kimi.py); pydantic-ai's and pi's files for it.
 """
 
-from agentcli.llm.provider import Provider
-from agentcli.llm.traits import Traits, levels
+from agentcli.llm.provider import Provider, Traits, levels
 
 PROVIDER = Provider(
-    protocol="chat_completions",
     title="Moonshot Kimi",
     base_url="https://api.moonshot.ai/v1",
     key_env="MOONSHOT_API_KEY",

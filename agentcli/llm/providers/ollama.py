@@ -7,9 +7,8 @@ pydantic/pydantic-ai#5206.
 
 from urllib.parse import urlsplit
 
-from agentcli.llm.probing import Facts, Get, entries, entry_of, size
-from agentcli.llm.provider import Provider
-from agentcli.llm.traits import Traits, levels
+from agentcli.llm.probing import entries, entry_of, size
+from agentcli.llm.provider import Facts, Get, Provider, Traits, levels
 
 _PORTS = {"http": 80, "https": 443}
 
@@ -36,7 +35,6 @@ def address(host: str) -> str:
 
 
 PROVIDER = Provider(
-    protocol="chat_completions",
     title="Ollama",
     base_url="http://127.0.0.1:11434/v1",
     address_env={"OLLAMA_HOST": address},

@@ -1,4 +1,4 @@
-"""OpenAI, through its Responses API; what its models take is in `llm/families.py`."""
+"""OpenAI, through its Responses API; what its models take is in `llm/provider.py`."""
 
 from agentcli.llm.provider import Provider
 

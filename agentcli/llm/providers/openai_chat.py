@@ -3,12 +3,9 @@
 Source: developers.openai.com/api/docs, the deployment checklist.
 """
 
-from agentcli.llm.families import GPT_CHAT
-from agentcli.llm.provider import Provider
-from agentcli.llm.traits import Traits
+from agentcli.llm.provider import GPT_CHAT, Provider, Traits
 
 PROVIDER = Provider(
-    protocol="chat_completions",
     base_url="https://api.openai.com/v1",
     key_env="OPENAI_API_KEY",
     price_list="openai",

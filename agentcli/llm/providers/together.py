@@ -3,11 +3,9 @@
 Source: docs.together.ai, the pages of its reasoning models.
 """
 
-from agentcli.llm.provider import Provider
-from agentcli.llm.traits import Traits, levels
+from agentcli.llm.provider import Provider, Traits, levels
 
 PROVIDER = Provider(
-    protocol="chat_completions",
     title="Together AI",
     base_url="https://api.together.xyz/v1",
     key_env="TOGETHER_API_KEY",

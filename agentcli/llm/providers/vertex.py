@@ -1,6 +1,6 @@
 """Claude on Google's Vertex AI.
 
-What its models take is in `llm/families.py`. Source: platform.claude.com/docs, Claude on Vertex AI.
+What its models take is in `llm/provider.py`. Source: platform.claude.com/docs, Claude on Vertex AI.
 """
 
 from agentcli.llm.provider import Provider

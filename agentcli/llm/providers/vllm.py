@@ -4,11 +4,9 @@ Whether a model thinks is up to its chat template. Source: docs.vllm.ai, reasoni
 """
 
 from agentcli.llm.probing import listed
-from agentcli.llm.provider import Provider
-from agentcli.llm.traits import Traits, levels
+from agentcli.llm.provider import Provider, Traits, levels
 
 PROVIDER = Provider(
-    protocol="chat_completions",
     title="vLLM",
     base_url="http://127.0.0.1:8000/v1",
     ask=listed,

@@ -3,8 +3,7 @@
 Sources: docs.x.ai/docs/guides/reasoning; pydantic-ai's profile of Grok.
 """
 
-from agentcli.llm.provider import Provider
-from agentcli.llm.traits import Traits, levels
+from agentcli.llm.provider import Provider, Traits, levels
 
 PROVIDER = Provider(
     protocol="responses",

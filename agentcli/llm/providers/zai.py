@@ -4,14 +4,12 @@ With `clear_thinking` off, earlier reasoning stays part of the conversation, whi
 too. Sources: docs.z.ai/guides/capabilities/thinking-mode; pydantic-ai's file for it.
 """
 
-from agentcli.llm.provider import Provider
-from agentcli.llm.traits import Traits, levels
+from agentcli.llm.provider import Provider, Traits, levels
 
 _ON = {"type": "enabled", "clear_thinking": False}
 _OFF = {"type": "disabled"}
 
 PROVIDER = Provider(
-    protocol="chat_completions",
     title="Z.ai GLM",
     base_url="https://api.z.ai/api/paas/v4",
     key_env="ZAI_API_KEY",

@@ -15,8 +15,7 @@ from agentcli.memory.condenser import (
     forget,
     oldest_by_both,
 )
-from agentcli.memory.summariser import Conversation, UnusableReply, prompt
-from agentcli.memory.summary import notice
+from agentcli.memory.summary import Conversation, UnusableReply, notice, prompt
 from agentcli.memory.view import Step, View, ids_of
 
 _INSTRUCTIONS = """\

@@ -6,8 +6,14 @@ from collections.abc import Sequence
 
 from agentcli.events import Event
 from agentcli.memory.condenser import CondenserKind, Options
-from agentcli.memory.summariser import Conversation, Summarising, prompt
-from agentcli.memory.summary import HEADINGS, put_together, sections
+from agentcli.memory.summary import (
+    HEADINGS,
+    Conversation,
+    Summarising,
+    prompt,
+    put_together,
+    sections,
+)
 
 _INSTRUCTIONS = """\
 You keep the summary of a coding agent's session, for the agent itself: its older work is about to \

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 
 from agentcli.events import Event
 from agentcli.memory.condenser import CondenserKind
-from agentcli.memory.summariser import Conversation, Summarising, UnusableReply, prompt
-from agentcli.memory.summary import put_together
+from agentcli.memory.summary import Conversation, Summarising, UnusableReply, prompt, put_together
 from agentcli.messages import ToolSchema
 
 FIELDS = {

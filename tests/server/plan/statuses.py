@@ -57,10 +57,7 @@ _ASKED_ONCE = {
         says(404, ("model_not_found", "The model `x` does not exist."), ("", "model: x")),
         Fails("model_not_found", 3, says="agent models"),
     ),
-    "404 path": (
-        sends(404, {"detail": "Not Found"}),
-        Fails("model_not_found", 3, says="base URL"),
-    ),
+    "404 path": (sends(404, {"detail": "Not Found"}), Fails("model_not_found", 3, says="base URL")),
     "404 page": (sends(404, _HTML, "text/html"), Fails("model_not_found", 3, says="base URL")),
     "413": (says(413, ("", "Too large."), ("", "Request too large.")), _TOO_LARGE),
     "413 page": (sends(413, _HTML, "text/html"), _TOO_LARGE),

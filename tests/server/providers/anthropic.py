@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 from .. import anthropic_messages
 from ..wire import unseal
-from .provider import Asked, Finds, Provider, Rule, levels
+from .provider import Asked, Provider, Rule, levels, rule
 
 _MODELS = "https://platform.claude.com/docs/en/about-claude/models/overview"
 _VERSIONING = "https://platform.claude.com/docs/en/api/versioning"
@@ -28,6 +29,7 @@ _FIRST_STRICT_VERSION = "2026-10-21"
 _BINDING_BETA = "thinking-binding-controls-2026-08-01"
 
 
+@rule(_VERSIONING)
 def _sampling(asked: Asked) -> Iterator[str]:
     if asked.headers.get("anthropic-version", "") >= _FIRST_STRICT_VERSION:
         for name in ("temperature", "top_p", "top_k"):
@@ -35,6 +37,7 @@ def _sampling(asked: Asked) -> Iterator[str]:
                 yield f"{name}: Extra inputs are not permitted"
 
 
+@rule("https://github.com/Comfy-Org/ComfyUI/issues/13923", models=_ADAPTIVE)
 def _deprecated_sampling(asked: Asked) -> Iterator[str]:
     if asked.headers.get("anthropic-version", "") < _FIRST_STRICT_VERSION:
         for name in ("temperature", "top_p", "top_k"):
@@ -46,7 +49,8 @@ def _kind(asked: Asked) -> str:
     return str((asked.body.get("thinking") or {}).get("type", ""))
 
 
-def _no_thinking_type(kind: str, instead: str) -> Finds:
+def _no_thinking_type(kind: str, instead: str, *, source: str, **options: Any) -> Rule:
+    @rule(source, **options)
     def finds(asked: Asked) -> Iterator[str]:
         if _kind(asked) == kind:
             yield f'"thinking.type.{kind}" is not supported for this model. {instead}'
@@ -54,17 +58,23 @@ def _no_thinking_type(kind: str, instead: str) -> Finds:
     return finds
 
 
+@rule(_MODELS, models=r"claude-(sonnet|haiku)-4-5")
 def _no_effort(asked: Asked) -> Iterator[str]:
     if (asked.body.get("output_config") or {}).get("effort"):
         yield "This model does not support the effort parameter."
 
 
+@rule(_MODELS, models=_ALWAYS_THINKING)
 def _forced(asked: Asked) -> Iterator[str]:
     choice = (asked.body.get("tool_choice") or {}).get("type")
     if choice in ("any", "tool"):
         yield f'tool_choice: "{choice}" is not supported for this model. Use "auto".'
 
 
+@rule(
+    "https://platform.claude.com/docs/en/about-claude/models/whats-new-claude-4-6",
+    models=_NO_PREFILL,
+)
 def _prefill(asked: Asked) -> Iterator[str]:
     if asked.messages[-1]["role"] == "assistant":
         yield (
@@ -73,6 +83,7 @@ def _prefill(asked: Asked) -> Iterator[str]:
         )
 
 
+@rule(_PRESERVED, models=_BOUND)
 def _bound(asked: Asked) -> Iterator[str]:
     """A thinking block stands behind the very conversation that led to it, unless the request lets
     it be dropped."""
@@ -92,18 +103,20 @@ def _bound(asked: Asked) -> Iterator[str]:
                 )
 
 
+@rule(_PRESERVED)
 def _binding_beta(asked: Asked) -> Iterator[str]:
     binds = "block_binding" in (asked.body.get("thinking") or {})
     if binds and _BINDING_BETA not in asked.headers.get("anthropic-beta", ""):
         yield "thinking.adaptive.block_binding: Extra inputs are not permitted"
 
 
-def _levels(allowed: str) -> Finds:
+def _levels(allowed: str, *, models: str, source: str) -> Rule:
     named = ", ".join(sorted(allowed.split()))
     says = f"This model does not support effort level '{{value}}'. Supported levels: {named}."
-    return levels(allowed, member="output_config.effort", says=says)
+    return levels(allowed, member="output_config.effort", says=says, models=models, source=source)
 
 
+@rule(_MODELS, models=r"claude-(haiku-5-5|opus-5)$")
 def _effort_disabled(asked: Asked) -> Iterator[str]:
     effort = (asked.body.get("output_config") or {}).get("effort")
     if _kind(asked) == "disabled" and effort in ("xhigh", "max"):
@@ -115,35 +128,29 @@ _USE_ADAPTIVE = (
 )
 _USE_BUDGET = 'Use "thinking.type.enabled" and "thinking.budget_tokens".'
 _RULES = (
-    Rule(_sampling, _VERSIONING),
-    Rule(
-        _deprecated_sampling,
-        "https://github.com/Comfy-Org/ComfyUI/issues/13923",
+    _sampling,
+    _deprecated_sampling,
+    _no_thinking_type(
+        "enabled",
+        _USE_ADAPTIVE,
+        source="https://github.com/NousResearch/hermes-agent/issues/11137",
         models=_ADAPTIVE,
     ),
-    Rule(
-        _no_thinking_type("enabled", _USE_ADAPTIVE),
-        "https://github.com/NousResearch/hermes-agent/issues/11137",
-        models=_ADAPTIVE,
-    ),
-    Rule(
-        _no_thinking_type("disabled", _USE_ADAPTIVE),
-        "https://github.com/AAClause/nvda-OpenAI/issues/126",
+    _no_thinking_type(
+        "disabled",
+        _USE_ADAPTIVE,
+        source="https://github.com/AAClause/nvda-OpenAI/issues/126",
         models=_ALWAYS_THINKING,
     ),
-    Rule(_no_thinking_type("adaptive", _USE_BUDGET), _MODELS, models=_BUDGET),
-    Rule(_no_effort, _MODELS, models=r"claude-(sonnet|haiku)-4-5"),
-    Rule(_levels("low medium high"), _MODELS, models="claude-opus-4-5"),
-    Rule(_levels("low medium high max"), _MODELS, models=_BOTH),
-    Rule(_effort_disabled, _MODELS, models=r"claude-(haiku-5-5|opus-5)$"),
-    Rule(_forced, _MODELS, models=_ALWAYS_THINKING),
-    Rule(
-        _prefill,
-        "https://platform.claude.com/docs/en/about-claude/models/whats-new-claude-4-6",
-        models=_NO_PREFILL,
-    ),
-    Rule(_bound, _PRESERVED, models=_BOUND),
-    Rule(_binding_beta, _PRESERVED),
+    _no_thinking_type("adaptive", _USE_BUDGET, source=_MODELS, models=_BUDGET),
+    _no_effort,
+    _levels("low medium high", source=_MODELS, models="claude-opus-4-5"),
+    _levels("low medium high max", source=_MODELS, models=_BOTH),
+    _effort_disabled,
+    _forced,
+    _prefill,
+    _bound,
+    _binding_beta,
 )
 PROVIDERS = {
     "anthropic": Provider(

@@ -11,7 +11,7 @@ from ..chat_answer import Style
 from ..checks import mapping
 from ..schemas import gemini_schema
 from ..wire import new_id, seal, unseal
-from .provider import Asked, Provider, Rule, levels
+from .provider import Asked, Provider, levels, rule
 
 _SIGNATURES = "https://ai.google.dev/gemini-api/docs/thought-signatures"
 _OURS = ["thought"]
@@ -20,6 +20,7 @@ _DUMMIES = ("skip_thought_signature_validator", "context_engineering_is_the_way_
 """Signatures that Google documents for calls which another model made."""
 
 
+@rule(_SIGNATURES, models=r"gemini-[3-9]")
 def _signatures(asked: Asked) -> Iterator[str]:
     """The first call of each reply has the signature that came with it, or one of the dummies."""
     for index, reply in asked.replies:
@@ -38,6 +39,7 @@ def _signatures(asked: Asked) -> Iterator[str]:
                 yield "Corrupted thought signature."
 
 
+@rule("https://github.com/zed-industries/zed/issues/44875")
 def _schemas(asked: Asked) -> Iterator[str]:
     for index, tool in enumerate(asked.body.get("tools") or []):
         place = f"tools[0].function_declarations[{index}].parameters"
@@ -63,16 +65,18 @@ PROVIDERS = {
         unknown="Invalid JSON payload received. Unknown name \"{name}\" at '{message}': "
         "Cannot find field.",
         rules=(
-            Rule(_signatures, _SIGNATURES, models=r"gemini-[3-9]"),
-            Rule(_schemas, "https://github.com/zed-industries/zed/issues/44875"),
-            Rule(
-                levels("low medium high", says=_SAYS),
-                "pydantic/pydantic-ai pydantic_ai_slim/pydantic_ai/profiles/google.py",
+            _signatures,
+            _schemas,
+            levels(
+                "low medium high",
+                says=_SAYS,
+                source="pydantic/pydantic-ai pydantic_ai_slim/pydantic_ai/profiles/google.py",
                 models=r"gemini-3\.7-flash|gemini-3(\.1)?-pro",
             ),
-            Rule(
-                levels("minimal low medium high", says=_SAYS),
-                "pydantic/pydantic-ai pydantic_ai_slim/pydantic_ai/profiles/google.py",
+            levels(
+                "minimal low medium high",
+                says=_SAYS,
+                source="pydantic/pydantic-ai pydantic_ai_slim/pydantic_ai/profiles/google.py",
                 models=r"gemini-([4-9]|3\.[02-68-9])",
             ),
         ),

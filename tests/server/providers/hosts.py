@@ -9,16 +9,7 @@ from itertools import pairwise
 from ..chat_answer import Style
 from ..checks import boolean, integer, mapping, nullable, string
 from ..wire import new_id
-from .provider import (
-    Asked,
-    Provider,
-    Rule,
-    as_json,
-    flat_error,
-    levels,
-    refuses,
-    too_long,
-)
+from .provider import Asked, Provider, as_json, flat_error, levels, refuses, rule, too_long
 
 # --- Mistral ------------------------------------------------------------------------------------
 
@@ -29,6 +20,7 @@ _MISTRAL_UNKNOWN = (
 )  # fmt: skip
 
 
+@rule("https://github.com/anomalyco/opencode/issues/1680", kind="invalid_function_call")
 def _nine_letters(asked: Asked) -> Iterator[str]:
     for message in asked.messages:
         ids = [call["id"] for call in message.get("tool_calls") or []]
@@ -38,12 +30,17 @@ def _nine_letters(asked: Asked) -> Iterator[str]:
                 yield f"Tool call id was {each} but must be a-z, A-Z, 0-9, with a length of 9."
 
 
+@rule("https://github.com/BerriAI/litellm/issues/6323", kind="invalid_request_message_order")
 def _user_after_tool(asked: Asked) -> Iterator[str]:
     roles = [message["role"] for message in asked.messages]
     if any(pair == ("tool", "user") for pair in pairwise(roles)):
         yield "Unexpected role 'user' after role 'tool'"
 
 
+@rule(
+    "anomalyco/opencode packages/opencode/src/provider/transform.ts",
+    kind="invalid_request_message_order",
+)
 def _last_role(asked: Asked) -> Iterator[str]:
     role = asked.messages[-1]["role"]
     if role not in ("user", "tool"):
@@ -71,50 +68,35 @@ _MISTRAL = Provider(
     unknown="{where}: Extra inputs are not permitted",
     unknown_status=422,
     rules=(
-        Rule(
-            refuses(*_MISTRAL_UNKNOWN, says="{name}: Extra inputs are not permitted"),
-            "https://github.com/editor-code-assistant/eca/issues/231",
+        refuses(
+            *_MISTRAL_UNKNOWN,
+            says="{name}: Extra inputs are not permitted",
+            source="https://github.com/editor-code-assistant/eca/issues/231",
             status=422,
         ),
-        Rule(
-            _nine_letters,
-            "https://github.com/anomalyco/opencode/issues/1680",
-            kind="invalid_function_call",
-        ),
-        Rule(
-            _user_after_tool,
-            "https://github.com/BerriAI/litellm/issues/6323",
-            kind="invalid_request_message_order",
-        ),
-        Rule(
-            _last_role,
-            "anomalyco/opencode packages/opencode/src/provider/transform.ts",
-            kind="invalid_request_message_order",
-        ),
-        Rule(
-            levels("none high", says="Invalid reasoning_effort: {value}"),
-            "pydantic/pydantic-ai pydantic_ai_slim/pydantic_ai/models/mistral.py",
+        _nine_letters,
+        _user_after_tool,
+        _last_role,
+        levels(
+            "none high",
+            says="Invalid reasoning_effort: {value}",
+            source="pydantic/pydantic-ai pydantic_ai_slim/pydantic_ai/models/mistral.py",
         ),
     ),
     style=Style(
-        reasoning="thinking",
-        call_id=lambda _: new_id("", 9),
-        whole_calls=True,
-        usage="last",
+        reasoning="thinking", call_id=lambda _: new_id("", 9), whole_calls=True, usage="last"
     ),
     error=_mistral_error,
-    overflow=Rule(
-        too_long(
-            "Prompt contains {tokens} tokens and 0 draft tokens, too large for model with {window} "
-            "maximum context length"
-        ),
-        "earendil-works/pi packages/ai/src/utils/overflow.ts",
+    overflow=too_long(
+        "Prompt contains {tokens} tokens and 0 draft tokens, too large for model with {window} "
+        "maximum context length"
     ),
 )
 
 # --- Groq ---------------------------------------------------------------------------------------
 
 
+@rule("https://console.groq.com/docs/reasoning")
 def _raw_with_tools(asked: Asked) -> Iterator[str]:
     if asked.body.get("reasoning_format") == "raw" and asked.body.get("tools"):
         yield "reasoning_format must be one of hidden or parsed when using tools"
@@ -126,27 +108,29 @@ _GROQ = Provider(
     takes_in_replies={"reasoning": nullable(string)},
     unknown="property '{name}' is unsupported",
     rules=(
-        Rule(
-            refuses("store", "prompt_cache_key", says="property '{name}' is unsupported"),
-            "https://github.com/fanenr/chatbot/issues/21",
+        refuses(
+            "store",
+            "prompt_cache_key",
+            says="property '{name}' is unsupported",
+            source="https://github.com/fanenr/chatbot/issues/21",
         ),
-        Rule(_raw_with_tools, "https://console.groq.com/docs/reasoning"),
-        Rule(
-            levels("low medium high", says="`reasoning_effort` must be one of {allowed}"),
-            "pydantic/pydantic-ai pydantic_ai_slim/pydantic_ai/profiles/groq.py",
+        _raw_with_tools,
+        levels(
+            "low medium high",
+            says="`reasoning_effort` must be one of {allowed}",
+            source="pydantic/pydantic-ai pydantic_ai_slim/pydantic_ai/profiles/groq.py",
             models="gpt-oss",
         ),
-        Rule(
-            levels("none default", says="`reasoning_effort` must be one of {allowed}"),
-            "pydantic/pydantic-ai pydantic_ai_slim/pydantic_ai/profiles/groq.py",
+        levels(
+            "none default",
+            says="`reasoning_effort` must be one of {allowed}",
+            source="pydantic/pydantic-ai pydantic_ai_slim/pydantic_ai/profiles/groq.py",
             models="qwen3",
         ),
     ),
     style=Style(reasoning="reasoning", whole_calls=True, usage="last"),
-    overflow=Rule(
-        too_long("Please reduce the length of the messages or completion."),
-        "earendil-works/pi packages/ai/src/utils/overflow.ts",
-        kind="context_length_exceeded",
+    overflow=too_long(
+        "Please reduce the length of the messages or completion.", kind="context_length_exceeded"
     ),
 )
 
@@ -165,36 +149,34 @@ _CEREBRAS = Provider(
     takes_in_replies={"reasoning": nullable(string)},
     unknown="{where}: property '{where}' is unsupported",
     rules=(
-        Rule(
-            refuses(
-                "frequency_penalty",
-                "presence_penalty",
-                "logit_bias",
-                "service_tier",
-                "store",
-                "verbosity",
-                says="body.{name}: property 'body.{name}' is unsupported",
-            ),
-            "https://github.com/anomalyco/opencode/issues/6648",
+        refuses(
+            "frequency_penalty",
+            "presence_penalty",
+            "logit_bias",
+            "service_tier",
+            "store",
+            "verbosity",
+            says="body.{name}: property 'body.{name}' is unsupported",
+            source="https://github.com/anomalyco/opencode/issues/6648",
             kind="wrong_api_format",
         ),
-        Rule(
-            refuses("parallel_tool_calls", says="{name} is not supported by this model."),
-            "https://github.com/agno-agi/agno/issues/4508",
+        refuses(
+            "parallel_tool_calls",
+            says="{name} is not supported by this model.",
+            source="https://github.com/agno-agi/agno/issues/4508",
             kind="wrong_api_format",
         ),
-        Rule(
-            levels("low medium high", says="reasoning_effort must be one of {allowed}"),
-            "https://inference-docs.cerebras.ai/capabilities/reasoning",
+        levels(
+            "low medium high",
+            says="reasoning_effort must be one of {allowed}",
+            source="https://inference-docs.cerebras.ai/capabilities/reasoning",
             models="gpt-oss",
             kind="wrong_api_format",
         ),
     ),
     style=Style(reasoning="reasoning", usage="last", whole_calls=True),
     error=_cerebras_error,
-    overflow=Rule(
-        too_long(_BARE), "earendil-works/pi packages/ai/src/utils/overflow.ts", kind=_BARE
-    ),
+    overflow=too_long(_BARE, kind=_BARE),
 )
 
 # --- Together, Fireworks, Hugging Face ----------------------------------------------------------
@@ -204,19 +186,16 @@ _TOGETHER = Provider(
     takes_in_replies={"reasoning": nullable(string), "reasoning_content": nullable(string)},
     ignores_unknown=True,
     rules=(
-        Rule(
-            refuses("max_completion_tokens", says="`{name}` has no effect"),
-            "earendil-works/pi packages/ai/src/providers/openai-completions.ts",
+        refuses(
+            "max_completion_tokens",
+            says="`{name}` has no effect",
+            source="earendil-works/pi packages/ai/src/providers/openai-completions.ts",
             borne=True,
         ),
     ),
     style=Style(reasoning="reasoning", usage="own"),
-    overflow=Rule(
-        too_long(
-            "The input ({tokens} tokens) is longer than the model's context length ({window} "
-            "tokens)."
-        ),
-        "earendil-works/pi packages/ai/src/utils/overflow.ts",
+    overflow=too_long(
+        "The input ({tokens} tokens) is longer than the model's context length ({window} tokens)."
     ),
 )
 
@@ -232,9 +211,10 @@ _FIREWORKS = Provider(
     takes_in_replies={"reasoning_content": nullable(string)},
     unknown="Extra inputs are not permitted, field: '{where}'",
     rules=(
-        Rule(
-            refuses("store", says="Extra inputs are not permitted, field: '{name}', value: False"),
-            "https://github.com/web-infra-dev/midscene/issues/1322",
+        refuses(
+            "store",
+            says="Extra inputs are not permitted, field: '{name}', value: False",
+            source="https://github.com/web-infra-dev/midscene/issues/1322",
         ),
     ),
     style=Style(usage="last"),
@@ -251,6 +231,7 @@ _HUGGINGFACE = Provider(
 # --- LiteLLM ------------------------------------------------------------------------------------
 
 
+@rule("https://github.com/camel-ai/owl/issues/532", models="claude")
 def _tools_for_calls(asked: Asked) -> Iterator[str]:
     called = any(reply.get("tool_calls") for _, reply in asked.replies)
     if called and "tools" not in asked.body:
@@ -281,17 +262,14 @@ _LITELLM = Provider(
     },
     takes_in_calls={"provider_specific_fields": nullable(mapping), "extra_content": mapping},
     takes_in_parts=("cache_control",),
-    rules=(Rule(_tools_for_calls, "https://github.com/camel-ai/owl/issues/532", models="claude"),),
+    rules=(_tools_for_calls,),
     style=Style(usage="own"),
     error=_litellm_error,
-    overflow=Rule(
-        too_long(
-            "ContextWindowExceededError: AnthropicException - "
-            + as_json({"type": "error", "error": {"message": "prompt is too long"}})
-            .replace("{", "{{")
-            .replace("}", "}}")
-        ),
-        "earendil-works/pi packages/ai/src/utils/overflow.ts",
+    overflow=too_long(
+        "ContextWindowExceededError: AnthropicException - "
+        + as_json({"type": "error", "error": {"message": "prompt is too long"}})
+        .replace("{", "{{")
+        .replace("}", "}}")
     ),
 )
 

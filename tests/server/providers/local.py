@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from ..chat_answer import Style
 from ..checks import boolean, integer, mapping, nullable, number, string
-from .provider import Asked, Finds, Provider, Rule, nested_error, too_long
+from .provider import Asked, Provider, Rule, nested_error, rule, too_long
 
 _SAMPLING = {"top_k": integer(0), "min_p": number(0, 1), "repeat_penalty": number(0, 10)}
 
@@ -20,12 +21,14 @@ def _ollama_error(status: int, kind: str, message: str) -> object:
     return {"error": {"message": message, "type": word, "param": None, "code": None}}
 
 
+@rule("https://github.com/ollama/ollama/issues/6027", models="no-tools")
 def _without_tools(asked: Asked) -> Iterator[str]:
     if asked.body.get("tools"):
         yield f"registry.ollama.ai/library/{asked.body['model']} does not support tools"
 
 
-def _null_content(says: str) -> Finds:
+def _null_content(says: str, *, source: str, **options: Any) -> Rule:
+    @rule(source, **options)
     def find(asked: Asked) -> Iterator[str]:
         if any(reply.get("content") is None for _, reply in asked.replies):
             yield says
@@ -39,10 +42,10 @@ _OLLAMA = Provider(
     keyless=True,
     rules=(
         # A name that is only here: which models have a template for tools, the server looks up.
-        Rule(_without_tools, "https://github.com/ollama/ollama/issues/6027", models="no-tools"),
-        Rule(
-            _null_content("invalid message content type: <nil>"),
-            "https://github.com/pydantic/pydantic-ai/issues/5206",
+        _without_tools,
+        _null_content(
+            "invalid message content type: <nil>",
+            source="https://github.com/pydantic/pydantic-ai/issues/5206",
         ),
     ),
     # https://github.com/open-webui/computer/issues/224: 0 for every call.
@@ -58,11 +61,18 @@ def _llamacpp_error(status: int, kind: str, message: str) -> object:
     return nested_error(status, kind or ("server_error" if status >= 500 else ""), message)
 
 
+@rule(
+    "https://github.com/defilantech/LLMKube/issues/126",
+    models="no-jinja",
+    status=500,
+    kind="server_error",
+)
 def _no_jinja(asked: Asked) -> Iterator[str]:
     if asked.body.get("tools"):
         yield "tools param requires --jinja flag"
 
 
+@rule("llama.cpp tools/server/server-common.cpp", kind="invalid_request_error")
 def _two_grammars(asked: Asked) -> Iterator[str]:
     if asked.body.get("tools") and asked.body.get("grammar"):
         yield "Cannot use custom grammar constraints with tools."
@@ -73,27 +83,12 @@ _LLAMACPP = Provider(
     takes_in_replies={"reasoning_content": nullable(string)},
     ignores_unknown=True,
     keyless=True,
-    rules=(
-        Rule(
-            _no_jinja,
-            "https://github.com/defilantech/LLMKube/issues/126",
-            models="no-jinja",
-            status=500,
-            kind="server_error",
-        ),
-        Rule(
-            _two_grammars,
-            "llama.cpp tools/server/server-common.cpp",
-            kind="invalid_request_error",
-        ),
-    ),
+    rules=(_no_jinja, _two_grammars),
     style=Style(),
     error=_llamacpp_error,
-    overflow=Rule(
-        too_long(
-            "the request exceeds the available context size ({window} tokens), try increasing it"
-        ),
-        "https://github.com/ggml-org/llama.cpp/pull/15780",
+    overflow=too_long(
+        "the request exceeds the available context size ({window} tokens), try increasing it",
+        source="https://github.com/ggml-org/llama.cpp/pull/15780",
         kind="exceed_context_size_error",
     ),
 )
@@ -107,6 +102,7 @@ def _vllm_error(status: int, kind: str, message: str) -> object:
     return {"object": "error", "message": message, "type": word, "param": None, "code": status}
 
 
+@rule("https://github.com/vllm-project/vllm/issues/9986", models="no-parser")
 def _no_parser(asked: Asked) -> Iterator[str]:
     if asked.body.get("tools") and asked.body.get("tool_choice", "auto") == "auto":
         yield (
@@ -119,20 +115,16 @@ _VLLM = Provider(
     takes_in_replies={"reasoning": nullable(string), "reasoning_content": nullable(string)},
     ignores_unknown=True,
     keyless=True,
-    rules=(
-        Rule(_no_parser, "https://github.com/vllm-project/vllm/issues/9986", models="no-parser"),
-    ),
+    rules=(_no_parser,),
     style=Style(reasoning="reasoning"),
     error=_vllm_error,
-    overflow=Rule(
-        too_long(
-            "This model's maximum context length is {window} tokens. However, you requested "
-            "{output} output tokens and your prompt contains at least {tokens} input tokens. "
-            "Please reduce the length of the input prompt or the number of requested output "
-            "tokens.",
-            with_output=True,
-        ),
-        "https://github.com/vllm-project/vllm/issues/33418",
+    overflow=too_long(
+        "This model's maximum context length is {window} tokens. However, you requested "
+        "{output} output tokens and your prompt contains at least {tokens} input tokens. "
+        "Please reduce the length of the input prompt or the number of requested output "
+        "tokens.",
+        with_output=True,
+        source="https://github.com/vllm-project/vllm/issues/33418",
     ),
 )
 _SGLANG = Provider(
@@ -141,13 +133,10 @@ _SGLANG = Provider(
     ignores_unknown=True,
     keyless=True,
     error=_vllm_error,
-    overflow=Rule(
-        too_long(
-            "Requested token count exceeds the model's maximum context length of {window} tokens. "
-            "You requested a total of {tokens} tokens.",
-            with_output=True,
-        ),
-        "earendil-works/pi packages/ai/src/utils/overflow.ts",
+    overflow=too_long(
+        "Requested token count exceeds the model's maximum context length of {window} tokens. "
+        "You requested a total of {tokens} tokens.",
+        with_output=True,
     ),
 )
 
@@ -156,11 +145,9 @@ _SGLANG = Provider(
 _LMSTUDIO = Provider(
     takes=_SAMPLING,
     rules=(
-        Rule(
-            _null_content(
-                "Invalid 'content': 'content' field must be a string or an array of objects."
-            ),
-            "https://github.com/lmstudio-ai/lmstudio-bug-tracker/issues/261",
+        _null_content(
+            "Invalid 'content': 'content' field must be a string or an array of objects.",
+            source="https://github.com/lmstudio-ai/lmstudio-bug-tracker/issues/261",
         ),
     ),
     takes_in_replies={"reasoning_content": nullable(string), "reasoning": nullable(string)},
@@ -169,12 +156,9 @@ _LMSTUDIO = Provider(
     error=lambda status, kind, message: (
         {"error": {"type": kind, "message": message} if kind else message}
     ),
-    overflow=Rule(
-        too_long(
-            "The number of tokens to keep from the initial prompt is greater than the context "
-            "length. Try to load the model with a larger context length."
-        ),
-        "earendil-works/pi packages/ai/src/utils/overflow.ts",
+    overflow=too_long(
+        "The number of tokens to keep from the initial prompt is greater than the context "
+        "length. Try to load the model with a larger context length."
     ),
 )
 

@@ -11,7 +11,7 @@ from typing import Any
 from .. import responses
 from ..chat_answer import Style
 from ..wire import digest, event, unseal
-from .provider import Asked, Provider, Rule, levels, refuses
+from .provider import Asked, Provider, Rule, levels, refuses, rule
 
 _DEPLOYMENT = "https://developers.openai.com/api/docs/guides/deployment-checklist"
 _PROFILES = "pydantic/pydantic-ai pydantic_ai_slim/pydantic_ai/profiles/openai.py"
@@ -34,9 +34,11 @@ _LEVEL = "Unsupported value: '{value}' is not supported with this model. Support
 def _efforts(member: str) -> list[Rule]:
     says = f"{_LEVEL}{{allowed}}."
     return [
-        Rule(
-            levels(allowed, member=member, says=says),
-            _PROFILES,
+        levels(
+            allowed,
+            member=member,
+            says=says,
+            source=_PROFILES,
             models=models,
             kind="unsupported_value",
             api="",
@@ -45,6 +47,7 @@ def _efforts(member: str) -> list[Rule]:
     ]
 
 
+@rule("https://github.com/BerriAI/litellm/issues/40123", models=r"^gpt-(5\.6|[6-9])")
 def _tools_and_effort(asked: Asked) -> Iterator[str]:
     """Tools only without reasoning, which is on if nothing is said of it."""
     if asked.body.get("tools") and asked.body.get("reasoning_effort") != "none":
@@ -65,10 +68,16 @@ def _reasons(asked: Asked) -> bool:
 def _sampling(asked: Asked) -> Iterator[str]:
     names = ("temperature", "top_p", "presence_penalty", "frequency_penalty", "top_logprobs")
     if _reasons(asked):
-        says = "Unsupported parameter: '{name}' is not supported with this model."
-        yield from refuses(*names, says=says)(asked)
+        for name in names:
+            if asked.body.get(name) is not None:
+                yield f"Unsupported parameter: '{name}' is not supported with this model."
 
 
+@rule(
+    "https://github.com/openai/codex/issues/8145",
+    kind="invalid_encrypted_content",
+    api=responses.NAME,
+)
 def _other_account(asked: Asked) -> Iterator[str]:
     for item in _items(asked):
         sealed = unseal(item.get("encrypted_content") or "")
@@ -79,6 +88,12 @@ def _other_account(asked: Asked) -> Iterator[str]:
             )
 
 
+@rule(
+    "openai/openai-python src/openai/types/responses/response_output_message_param.py",
+    models=r"^gpt-(5\.[3-9]|[6-9])",
+    borne=True,
+    api=responses.NAME,
+)
 def _phase(asked: Asked) -> Iterator[str]:
     """A message that a reasoning item led to, and that lost its phase."""
     items = _items(asked)
@@ -99,39 +114,22 @@ _OPENAI = Provider(
     rules=(
         *_efforts("reasoning.effort"),
         Rule(_sampling, _DEPLOYMENT, models=_REASONS, kind="unsupported_parameter", api=""),
-        Rule(
-            _other_account,
-            "https://github.com/openai/codex/issues/8145",
-            kind="invalid_encrypted_content",
-            api=responses.NAME,
-        ),
-        Rule(
-            _phase,
-            "openai/openai-python src/openai/types/responses/response_output_message_param.py",
-            models=r"^gpt-(5\.[3-9]|[6-9])",
-            borne=True,
-            api=responses.NAME,
-        ),
+        _other_account,
+        _phase,
     ),
 )
 _CHAT_RULES = (
     *_efforts("reasoning_effort"),
     Rule(_sampling, _DEPLOYMENT, models=_REASONS, kind="unsupported_parameter"),
-    Rule(
-        refuses(
-            "max_tokens",
-            says="Unsupported parameter: '{name}' is not supported with this model. Use "
-            "'max_completion_tokens' instead.",
-        ),
-        _PARAMETERS,
+    refuses(
+        "max_tokens",
+        says="Unsupported parameter: '{name}' is not supported with this model. Use "
+        "'max_completion_tokens' instead.",
+        source=_PARAMETERS,
         models=_REASONS,
         kind="unsupported_parameter",
     ),
-    Rule(
-        _tools_and_effort,
-        "https://github.com/BerriAI/litellm/issues/40123",
-        models=r"^gpt-(5\.6|[6-9])",
-    ),
+    _tools_and_effort,
 )
 _FILTERED = {
     name: {"filtered": False, "severity": "safe"}

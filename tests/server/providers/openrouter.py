@@ -7,13 +7,14 @@ from collections.abc import Iterator
 from ..chat_answer import Style
 from ..checks import anything, array, mapping, nullable, string
 from ..wire import signs
-from .provider import Asked, Provider, Rule, as_json
+from .provider import Asked, Provider, as_json, rule
 
 _PRESERVING = (
     "https://openrouter.ai/docs/guides/best-practices/reasoning-tokens#preserving-reasoning-blocks"
 )
 
 
+@rule("https://github.com/can1357/oh-my-pi/issues/3399", models="anthropic|claude", kind="upstream")
 def _details(asked: Asked) -> Iterator[str]:
     """Signed reasoning comes back as it was, piece for piece or joined."""
     for index, reply in asked.replies:
@@ -24,6 +25,7 @@ def _details(asked: Asked) -> Iterator[str]:
                 yield f"messages.{index}.content.0: Invalid `signature` in `thinking` block"
 
 
+@rule(_PRESERVING)
 def _reasoning(asked: Asked) -> Iterator[str]:
     reasoning = asked.body.get("reasoning") or {}
     if "effort" in reasoning and "max_tokens" in reasoning:
@@ -58,15 +60,7 @@ PROVIDERS = {
         takes_in_parts=("cache_control",),
         takes_in_calls={"extra_content": anything},
         ignores_unknown=True,
-        rules=(
-            Rule(
-                _details,
-                "https://github.com/can1357/oh-my-pi/issues/3399",
-                models="anthropic|claude",
-                kind="upstream",
-            ),
-            Rule(_reasoning, _PRESERVING),
-        ),
+        rules=(_details, _reasoning),
         style=Style(
             reasoning="reasoning_details",
             usage="own",

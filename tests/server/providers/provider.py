@@ -79,6 +79,11 @@ class Rule:
     """The provider answers all the same, only worse; here it is noted all the same."""
 
 
+def rule(source: str, **options: Any) -> Callable[[Finds], Rule]:
+    """Make a rule of what yields the words of a refusal; `options` are the rule's other fields."""
+    return lambda finds: Rule(finds, source, **options)
+
+
 class Refusal(NamedTuple):
     """What a request is refused with."""
 
@@ -241,9 +246,10 @@ def _wrong(value: dict[str, Any], members: Members, where: str) -> Iterator[str]
 # --- rules of common forms ----------------------------------------------------------------------
 
 
-def refuses(*members: str, says: str) -> Finds:
+def refuses(*members: str, says: str, source: str, **options: Any) -> Rule:
     """Members that may not be sent; `{name}` is the one that was."""
 
+    @rule(source, **options)
     def finds(asked: Asked) -> Iterator[str]:
         for name in members:
             if asked.body.get(name) is not None:
@@ -252,11 +258,14 @@ def refuses(*members: str, says: str) -> Finds:
     return finds
 
 
-def levels(allowed: str, *, says: str, member: str = "reasoning_effort") -> Finds:
+def levels(
+    allowed: str, *, says: str, source: str, member: str = "reasoning_effort", **options: Any
+) -> Rule:
     """The values that a member (`outer.inner` within another) may have; `{value}` is the one that
     was sent, `{allowed}` names those it may be."""
     outer, _, inner = member.partition(".")
 
+    @rule(source, **options)
     def finds(asked: Asked) -> Iterator[str]:
         value = asked.body.get(outer)
         if inner:
@@ -273,12 +282,15 @@ def comes_back(
     *,
     says: str,
     when: Callable[[Asked], bool],
+    source: str,
     filled: bool = False,
     own: str = "",
-) -> Finds:
+    **options: Any,
+) -> Rule:
     """A member that each reply with calls must still have; `filled`: with something in it; `own`:
     only replies with calls whose ids begin so."""
 
+    @rule(source, **options)
     def finds(asked: Asked) -> Iterator[str]:
         for index, reply in asked.replies if when(asked) else ():
             calls = reply.get("tool_calls") or []
@@ -289,9 +301,12 @@ def comes_back(
     return finds
 
 
-def no_forced_tools(says: str, when: Callable[[Asked], bool] = lambda asked: True) -> Finds:
+def no_forced_tools(
+    says: str, when: Callable[[Asked], bool] = lambda asked: True, *, source: str, **options: Any
+) -> Rule:
     """The model can't be made to call a tool."""
 
+    @rule(source, **options)
     def finds(asked: Asked) -> Iterator[str]:
         if asked.forces_tools and when(asked):
             yield says
@@ -299,9 +314,16 @@ def no_forced_tools(says: str, when: Callable[[Asked], bool] = lambda asked: Tru
     return finds
 
 
-def too_long(says: str, *, with_output: bool = False) -> Finds:
+def too_long(
+    says: str,
+    *,
+    with_output: bool = False,
+    source: str = "earendil-works/pi packages/ai/src/utils/overflow.ts",
+    **options: Any,
+) -> Rule:
     """More than fits in the window; `with_output`: together with the cap on the answer."""
 
+    @rule(source, **options)
     def finds(asked: Asked) -> Iterator[str]:
         output = asked.most_output if with_output else 0
         if asked.tokens + output > asked.window:

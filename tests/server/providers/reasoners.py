@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from ..chat_answer import Style
 from ..checks import array, boolean, integer, mapping, nullable, string
@@ -10,13 +11,13 @@ from ..schemas import moonshot_schema
 from ..wire import new_id
 from .provider import (
     Asked,
-    Finds,
     Provider,
     Rule,
     comes_back,
     levels,
     no_forced_tools,
     refuses,
+    rule,
     too_long,
 )
 
@@ -27,7 +28,8 @@ def _is_thinking(asked: Asked) -> bool:
     return bool((asked.body.get("thinking") or {}).get("type") != "disabled")
 
 
-def _always_thinks(says: str) -> Finds:
+def _always_thinks(says: str, *, source: str, **options: Any) -> Rule:
+    @rule(source, **options)
     def finds(asked: Asked) -> Iterator[str]:
         if not _is_thinking(asked):
             yield says
@@ -40,6 +42,11 @@ def _always_thinks(says: str) -> Finds:
 _DEEPSEEK_THINKING = "https://api-docs.deepseek.com/guides/thinking_mode"
 
 
+@rule(
+    "https://github.com/rikkahub/rikkahub/issues/1433",
+    models="^(?!.*vision)",
+    kind="invalid_request_error",
+)
 def _no_images(asked: Asked) -> Iterator[str]:
     for index, message in enumerate(asked.messages):
         parts = message["content"] if isinstance(message.get("content"), list) else []
@@ -50,6 +57,11 @@ def _no_images(asked: Asked) -> Iterator[str]:
             )
 
 
+@rule(
+    "https://github.com/QwenLM/qwen-code/issues/1779",
+    models="^(?!.*vision)",
+    kind="invalid_request_error",
+)
 def _parts(asked: Asked) -> Iterator[str]:
     for n, message in enumerate(asked.messages):
         if isinstance(message.get("content"), list):
@@ -66,41 +78,28 @@ _DEEPSEEK = Provider(
     takes_in_replies=_REASONED,
     ignores_unknown=True,
     rules=(
-        Rule(
-            _parts,
-            "https://github.com/QwenLM/qwen-code/issues/1779",
-            models="^(?!.*vision)",
+        _parts,
+        _no_images,
+        comes_back(
+            "reasoning_content",
+            says="The `reasoning_content` in the thinking mode must be passed back to the API.",
+            when=_is_thinking,
+            source=_DEEPSEEK_THINKING,
             kind="invalid_request_error",
         ),
-        Rule(
-            _no_images,
-            "https://github.com/rikkahub/rikkahub/issues/1433",
-            models="^(?!.*vision)",
-            kind="invalid_request_error",
-        ),
-        Rule(
-            comes_back(
-                "reasoning_content",
-                says="The `reasoning_content` in the thinking mode must be passed back to the API.",
-                when=_is_thinking,
-            ),
-            _DEEPSEEK_THINKING,
-            kind="invalid_request_error",
-        ),
-        Rule(
-            no_forced_tools("Thinking mode does not support this tool_choice", _is_thinking),
-            "https://github.com/XiaomiMiMo/MiMo-Code/issues/2068",
+        no_forced_tools(
+            "Thinking mode does not support this tool_choice",
+            _is_thinking,
+            source="https://github.com/XiaomiMiMo/MiMo-Code/issues/2068",
             kind="invalid_request_error",
         ),
     ),
     style=Style(usage="last", pause=b": keep-alive\n\n"),
-    overflow=Rule(
-        too_long(
-            "This model's maximum context length is {window} tokens. However, you requested "
-            "{tokens} tokens. Please reduce the length of the messages or completion.",
-            with_output=True,
-        ),
-        "pydantic/pydantic-ai pydantic_ai_slim/pydantic_ai/providers/deepseek.py",
+    overflow=too_long(
+        "This model's maximum context length is {window} tokens. However, you requested "
+        "{tokens} tokens. Please reduce the length of the messages or completion.",
+        with_output=True,
+        source="pydantic/pydantic-ai pydantic_ai_slim/pydantic_ai/providers/deepseek.py",
     ),
 )
 
@@ -109,6 +108,7 @@ _DEEPSEEK = Provider(
 _KIMI = "MoonshotAI/kimi-cli packages/kosong/src/kosong/chat_provider/kimi.py"
 
 
+@rule("https://github.com/BerriAI/litellm/issues/42186")
 def _empty_text(asked: Asked) -> Iterator[str]:
     """A text part without text; a message that is an empty text is taken."""
     for message in asked.messages:
@@ -117,11 +117,13 @@ def _empty_text(asked: Asked) -> Iterator[str]:
             yield "Invalid request: text content is empty"
 
 
+@rule("MoonshotAI/walle")
 def _kimi_schemas(asked: Asked) -> Iterator[str]:
     for tool in asked.body.get("tools") or []:
         yield from moonshot_schema(tool["function"].get("parameters") or {})
 
 
+@rule(_KIMI, models="^kimi-k2")
 def _sampling(asked: Asked) -> Iterator[str]:
     fixed = {"temperature": 1 if _is_thinking(asked) else 0.6, "top_p": 0.95}
     for name, only in fixed.items():
@@ -134,45 +136,41 @@ _MOONSHOT = Provider(
     takes_in_replies=_REASONED,
     ignores_unknown=True,
     rules=(
-        Rule(
-            comes_back(
-                "reasoning_content",
-                says="thinking is enabled but reasoning_content is missing in assistant tool call "
-                "message at index {index}",
-                when=_is_thinking,
-                # Empty counts as missing for kimi-k2.6; a blank does not.
-                filled=True,
-            ),
-            "https://github.com/earendil-works/pi/pull/4178",
+        comes_back(
+            "reasoning_content",
+            says="thinking is enabled but reasoning_content is missing in assistant tool call "
+            "message at index {index}",
+            when=_is_thinking,
+            filled=True,
+            source="https://github.com/earendil-works/pi/pull/4178",
         ),
-        Rule(_empty_text, "https://github.com/BerriAI/litellm/issues/42186"),
-        Rule(_kimi_schemas, "MoonshotAI/walle"),
-        Rule(_sampling, _KIMI, models="^kimi-k2"),
-        Rule(
-            no_forced_tools("tool_choice 'required' is incompatible with thinking enabled"),
-            "pydantic/pydantic-ai pydantic_ai_slim/pydantic_ai/providers/moonshotai.py",
+        _empty_text,
+        _kimi_schemas,
+        _sampling,
+        no_forced_tools(
+            "tool_choice 'required' is incompatible with thinking enabled",
+            source="pydantic/pydantic-ai pydantic_ai_slim/pydantic_ai/providers/moonshotai.py",
         ),
-        Rule(
-            levels("low high max", says="invalid reasoning_effort: {value}"),
-            _KIMI,
+        levels(
+            "low high max",
+            says="invalid reasoning_effort: {value}",
+            source=_KIMI,
             models="^kimi-k3",
         ),
-        Rule(
-            _always_thinks("invalid thinking: only type=enabled is allowed for this model"),
-            _KIMI,
+        _always_thinks(
+            "invalid thinking: only type=enabled is allowed for this model",
+            source=_KIMI,
             models="^kimi-k2.7",
         ),
-        Rule(refuses("max_completion_tokens", says="`{name}` has no effect"), _KIMI, borne=True),
+        refuses("max_completion_tokens", says="`{name}` has no effect", source=_KIMI, borne=True),
     ),
     style=Style(
         usage="choice", call_id=lambda _: f"functions.call:{new_id('', 6)}", whole_calls=False
     ),
-    overflow=Rule(
-        too_long(
-            "Your request exceeded model token limit: {window} (requested: {tokens})",
-            with_output=True,
-        ),
-        _KIMI,
+    overflow=too_long(
+        "Your request exceeded model token limit: {window} (requested: {tokens})",
+        with_output=True,
+        source=_KIMI,
     ),
 )
 
@@ -199,21 +197,17 @@ _ZAI = Provider(
     takes_in_replies=_REASONED,
     ignores_unknown=True,
     rules=(
-        Rule(
-            _always_thinks(
-                "thinking.type disabled is not supported: use reasoning_effort low, high or max"
-            ),
-            _ZAI_THINKING,
+        _always_thinks(
+            "thinking.type disabled is not supported: use reasoning_effort low, high or max",
+            source=_ZAI_THINKING,
             models=r"glm-5\.3",
         ),
-        Rule(
-            comes_back(
-                "reasoning_content",
-                says="message {index} came back without its reasoning_content",
-                when=_is_thinking,
-                own=_ZAI_CALL,
-            ),
-            _ZAI_THINKING,
+        comes_back(
+            "reasoning_content",
+            says="message {index} came back without its reasoning_content",
+            when=_is_thinking,
+            own=_ZAI_CALL,
+            source=_ZAI_THINKING,
             borne=True,
         ),
     ),
@@ -223,12 +217,10 @@ _ZAI = Provider(
         call_id=lambda thought: new_id(_ZAI_CALL if thought else "call_", 19),
     ),
     error=_zai_error,
-    overflow=Rule(
-        too_long(
-            "Invalid API parameter, please check the documentation. Request {tokens} input tokens "
-            "exceeds the model's maximum context length {window}"
-        ),
-        "https://github.com/foreveryh/claude-code-switch/issues/12",
+    overflow=too_long(
+        "Invalid API parameter, please check the documentation. Request {tokens} input tokens "
+        "exceeds the model's maximum context length {window}",
+        source="https://github.com/foreveryh/claude-code-switch/issues/12",
     ),
 )
 
@@ -242,16 +234,19 @@ def _minimax_error(status: int, kind: str, message: str) -> object:
     return {"type": "error", "error": error, "request_id": new_id("", 32)}
 
 
+@rule("https://github.com/BigPizzaV3/CodexPlusPlus/issues/267")
 def _one_system(asked: Asked) -> Iterator[str]:
     if any(message["role"] in ("system", "developer") for message in asked.messages[1:]):
         yield "invalid params, chat content has invalid message role: system"
 
 
+@rule("https://github.com/QwenLM/qwen-code/issues/11834")
 def _parameters(asked: Asked) -> Iterator[str]:
     if any(not tool["function"].get("parameters") for tool in asked.body.get("tools") or []):
         yield "invalid params, function parameters is empty"
 
 
+@rule("https://github.com/CherryHQ/cherry-studio/issues/16431", api="")
 def _minimax_thinking(asked: Asked) -> Iterator[str]:
     kind = (asked.body.get("thinking") or {}).get("type", "adaptive")
     if kind not in ("adaptive", "disabled"):
@@ -262,6 +257,7 @@ _MINIMAX_CALL = "call_function_"
 """What ids of its own calls begin with, when it has reasoned before them."""
 
 
+@rule("https://java.agentscope.io (MiniMax)", borne=True)
 def _think_tags(asked: Asked) -> Iterator[str]:
     """The model's thinking, which came in its content, went back with it."""
     for index, reply in asked.replies:
@@ -276,20 +272,17 @@ _MINIMAX = Provider(
     takes_in_replies={"reasoning_details": array},
     ignores_unknown=True,
     rules=(
-        Rule(_one_system, "https://github.com/BigPizzaV3/CodexPlusPlus/issues/267"),
-        Rule(_parameters, "https://github.com/QwenLM/qwen-code/issues/11834"),
-        Rule(_minimax_thinking, "https://github.com/CherryHQ/cherry-studio/issues/16431", api=""),
-        Rule(
-            refuses("tool_choice", says="invalid params, invalid chat setting"),
-            "https://github.com/eastreams/loong/issues/382",
+        _one_system,
+        _parameters,
+        _minimax_thinking,
+        refuses(
+            "tool_choice",
+            says="invalid params, invalid chat setting",
+            source="https://github.com/eastreams/loong/issues/382",
             models="M2",
             api="",
         ),
-        Rule(
-            _think_tags,
-            "https://java.agentscope.io (MiniMax)",
-            borne=True,
-        ),
+        _think_tags,
     ),
     style=Style(
         reasoning="<think>",
@@ -297,10 +290,7 @@ _MINIMAX = Provider(
         call_id=lambda thought: new_id(_MINIMAX_CALL if thought else "call_", 12),
     ),
     error=_minimax_error,
-    overflow=Rule(
-        too_long("invalid params, context window exceeds limit"),
-        "earendil-works/pi packages/ai/src/utils/overflow.ts",
-    ),
+    overflow=too_long("invalid params, context window exceeds limit"),
 )
 
 # --- Alibaba ------------------------------------------------------------------------------------
@@ -308,6 +298,7 @@ _MINIMAX = Provider(
 _DEEP_THINKING = "https://help.aliyun.com/en/model-studio/deep-thinking"
 
 
+@rule(_DEEP_THINKING, models="^qwen3-|-thinking", kind="invalid_parameter_error")
 def _streams(asked: Asked) -> Iterator[str]:
     if asked.body.get("enable_thinking", True) and not asked.body.get("stream"):
         yield (
@@ -332,20 +323,18 @@ _DASHSCOPE = Provider(
     takes_in_parts=("cache_control",),
     ignores_unknown=True,
     rules=(
-        Rule(_streams, _DEEP_THINKING, models="^qwen3-|-thinking", kind="invalid_parameter_error"),
-        Rule(
-            no_forced_tools(_FORCED, lambda asked: bool(asked.body.get("enable_thinking", True))),
-            "https://github.com/cloudwego/eino/issues/994",
+        _streams,
+        no_forced_tools(
+            _FORCED,
+            lambda asked: bool(asked.body.get("enable_thinking", True)),
+            source="https://github.com/cloudwego/eino/issues/994",
             models=r"^qwen3",
             kind="invalid_parameter_error",
         ),
     ),
-    overflow=Rule(
-        too_long(
-            "<400> InternalError.Algo.InvalidParameter: Range of input length should be "
-            "[1, {window}]"
-        ),
-        "https://github.com/QwenLM/qwen-code/issues/98",
+    overflow=too_long(
+        "<400> InternalError.Algo.InvalidParameter: Range of input length should be [1, {window}]",
+        source="https://github.com/QwenLM/qwen-code/issues/98",
         kind="invalid_parameter_error",
     ),
 )
@@ -366,9 +355,11 @@ _XAI = Provider(
     ignores_unknown=True,
     rules=(
         *(
-            Rule(
-                levels(allowed, member=member, says=_XAI_LEVEL),
-                _XAI_REASONING,
+            levels(
+                allowed,
+                member=member,
+                says=_XAI_LEVEL,
+                source=_XAI_REASONING,
                 models=models,
                 api="",
             )
@@ -378,33 +369,26 @@ _XAI = Provider(
             }.items()
             for member in ("reasoning_effort", "reasoning.effort")
         ),
-        Rule(
-            refuses(
-                "presence_penalty",
-                "frequency_penalty",
-                "stop",
-                says="Argument not supported on this model: {name}",
-            ),
-            "https://github.com/n8n-io/n8n/issues/14581",
+        refuses(
+            "presence_penalty",
+            "frequency_penalty",
+            "stop",
+            says="Argument not supported on this model: {name}",
+            source="https://github.com/n8n-io/n8n/issues/14581",
             models="^grok-4",
             api="",
         ),
-        Rule(
-            refuses(
-                "reasoning_effort", says="Argument not supported on this model: reasoningEffort"
-            ),
-            "https://github.com/NousResearch/hermes-agent/pull/23435",
+        refuses(
+            "reasoning_effort",
+            says="Argument not supported on this model: reasoningEffort",
+            source="https://github.com/NousResearch/hermes-agent/pull/23435",
             models=r"^grok-(3$|4($|-)|code|build)",
         ),
     ),
     style=Style(whole_calls=True, usage="own"),
     error=_xai_error,
-    overflow=Rule(
-        too_long(
-            "This model's maximum prompt length is {window} but the request contains {tokens} "
-            "tokens."
-        ),
-        "earendil-works/pi packages/ai/src/utils/overflow.ts",
+    overflow=too_long(
+        "This model's maximum prompt length is {window} but the request contains {tokens} tokens."
     ),
 )
 

@@ -1,4 +1,4 @@
-"""Turns whatever a tool calls the schema of its arguments into valid JSON Schema of an object.
+"""Valid JSON from what others wrote: schemas of tools' arguments, and the arguments of calls.
 
 Tool servers and outside packages write schemas by older drafts, by OpenAPI or by hand. Providers
 check all tools of a request at once, so one invalid schema would cost the whole request.
@@ -7,6 +7,7 @@ The draft: https://json-schema.org/draft/2020-12
 
 from __future__ import annotations
 
+import json
 import math
 import re
 import warnings
@@ -14,35 +15,13 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 Schema = Mapping[str, Any]
-
-
-def words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
 TYPES = ("object", "array", "string", "number", "integer", "boolean", "null")
-SCHEMAS = words(
-    "items additionalProperties not if then else contains propertyNames "
-    "unevaluatedItems unevaluatedProperties"
-)
-"""Keywords whose value is a schema."""
-LISTS = words("anyOf oneOf allOf prefixItems")
-"""Keywords whose value is a list of schemas."""
-MAPS = words("properties patternProperties dependentSchemas")
-"""Keywords whose value has schemas by name."""
-
 _DEEPEST = 10
 """Levels of nesting that OpenAI takes (https://platform.openai.com/docs/guides/structured-outputs);
 others don't say."""
 _MOST_SCHEMAS = 2_000
 """Most schemas in one, with references resolved; these can multiply each other."""
 _LONGEST_PATTERN = 1_000
-_BOOLEANS = words("additionalProperties unevaluatedItems unevaluatedProperties")
-_LEFT_OUT = words(
-    "$schema $id $anchor $dynamicAnchor $dynamicRef $recursiveAnchor $recursiveRef "
-    "$vocabulary $comment $defs definitions dependencies"
-)
-"""Keywords that are only about a schema as a document, or are no longer known."""
 _NOT_AT_TOP = ("anyOf", "oneOf", "allOf", "not", "enum")
 """Keywords that OpenAI and Anthropic refuse at the top level."""
 _TYPE_WORDS = {
@@ -67,6 +46,32 @@ _TYPE_WORDS = {
     **{kind: (kind,) for kind in TYPES},
 }
 """What people write as a type, with the types that it stands for."""
+_MOST_CHARS = 200_000
+"""The repair takes time that grows faster than the text."""
+_GUESSED = re.compile("missed|misplaced|different meaning")
+"""In what json-repair tells of a repair: it had to guess where a text ends."""
+
+
+def words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+SCHEMAS = words(
+    "items additionalProperties not if then else contains propertyNames "
+    "unevaluatedItems unevaluatedProperties"
+)
+"""Keywords whose value is a schema."""
+LISTS = words("anyOf oneOf allOf prefixItems")
+"""Keywords whose value is a list of schemas."""
+MAPS = words("properties patternProperties dependentSchemas")
+"""Keywords whose value has schemas by name."""
+
+_BOOLEANS = words("additionalProperties unevaluatedItems unevaluatedProperties")
+_LEFT_OUT = words(
+    "$schema $id $anchor $dynamicAnchor $dynamicRef $recursiveAnchor $recursiveRef "
+    "$vocabulary $comment $defs definitions dependencies"
+)
+"""Keywords that are only about a schema as a document, or are no longer known."""
 
 
 def parts(schema: Schema) -> Iterator[Schema]:
@@ -279,10 +284,7 @@ _FITTING: Mapping[str, Callable[[Any], bool]] = {
         ("title", "description", "format", "contentEncoding", "contentMediaType"),
         lambda value: isinstance(value, str),
     ),
-    **dict.fromkeys(
-        ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"),
-        _is_number,
-    ),
+    **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"), _is_number),
     **dict.fromkeys(
         words(
             "minLength maxLength minItems maxItems minProperties maxProperties minContains "
@@ -338,3 +340,30 @@ def _either(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
         return first
     earlier = first["anyOf"] if list(first) == ["anyOf"] else [first]
     return first if second in earlier else {"anyOf": [*earlier, second]}
+
+
+def mended(raw: str) -> str:
+    """Return `raw` as a JSON object if it is one but for its form: a raw line break, a comma too
+    many, quotes of another kind, a code fence around it. Anything else is returned unchanged, above
+    all what may have been cut off, which would be run in part."""
+    if len(raw) > _MOST_CHARS or _is_json(raw):
+        return raw
+    import json_repair
+
+    try:
+        value, told = json_repair.repair_json(raw, return_objects=True, logging=True)
+    except RecursionError:
+        return raw
+    guessed = any(_GUESSED.search(entry["text"]) for entry in told)
+    whole = raw.rstrip("`\n ").endswith("}")
+    if guessed or not whole or not isinstance(value, dict):
+        return raw
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
