@@ -85,7 +85,7 @@ LAZY_IMPORTS = {
     ("cli/commands/fork.py", "agentcli.ui.picker"): "60 ms, with prompt_toolkit",
     (
         "cli/commands/replay.py",
-        "agentcli.cli.replaying.replay",
+        "agentcli.cli.replaying",
     ): "300 ms; --help needs nothing of it",
     ("cli/running/stored_session.py", "agentcli.cli.run_attempts"): "60 ms; for tries only",
     ("cli/commands/run.py", "agentcli.cli.run_attempts"): "60 ms; for tries only",
@@ -104,7 +104,7 @@ LAZY_IMPORTS = {
     ("cli/commands/init.py", "agentcli.cli.running.work"): "300 ms; --help needs nothing of it",
     ("cli/commands/resume.py", "agentcli.cli.running.stored_session"): "--help needs nothing of it",
     ("cli/commands/run.py", "agentcli.cli.running.new_session"): "--help needs nothing of it",
-    ("cli/commands/run.py", "agentcli.cli.replaying.replay"): "300 ms; only for --record",
+    ("cli/commands/run.py", "agentcli.cli.replaying"): "300 ms; only for --record",
     ("cli/commands/run.py", "agentcli.cli.sessions.selector"): "10 ms; new sessions don't need it",
     (
         "cli/commands/run.py",

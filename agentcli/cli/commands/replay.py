@@ -67,7 +67,7 @@ def replay(
     options |= {"--to": last, "--dir": folder, "--json": as_json or None}
     _require_for(mode, [option for option, value in options.items() if value is not None])
     # --help and wrong options don't need the modules of sessions.
-    from agentcli.cli.replaying import replay as replaying
+    from agentcli.cli import replaying
     from agentcli.replay.recording import Recording
 
     source = replaying.source_of(named, session)

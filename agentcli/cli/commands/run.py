@@ -75,7 +75,7 @@ def _work_in_new(
 
     if record is None:
         return work(flags, NewSession(task, flags, name))
-    from agentcli.cli.replaying.replay import RunRecorder
+    from agentcli.cli.replaying import RunRecorder
 
     recorder = RunRecorder(record, flags)
     return recorder.finish(work(flags, NewSession(task, flags, name, recorder.begin)))

@@ -1,1 +1,0 @@
-"""`agent replay`, and the recordings of `agent run --record`."""
