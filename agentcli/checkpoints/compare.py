@@ -116,8 +116,7 @@ class Comparison:
         old, new = difference.old, difference.new
         if old is None or new is None or not (stat.S_ISREG(old.mode) and stat.S_ISREG(new.mode)):
             return False
-        meanings = (self._meaning(old.oid), self._meaning(new.oid))
-        return meanings[0] == meanings[1]
+        return self._meaning(old.oid) == self._meaning(new.oid)
 
     def _meaning(self, oid: bytes) -> bytes:
         if oid not in self._meanings:
@@ -178,7 +177,9 @@ class Report:
             if repository is None or self._is_whole(repository):
                 yield from self._plain(difference, repository)
             else:
-                states.setdefault(repository, _State()).add(self._in_git(difference), difference)
+                place = self._comparison.place(difference.path, self._old, self._new)
+                assert place is not None
+                states.setdefault(repository, _State()).add(place, difference)
         for repository, state in states.items():
             yield from self._told(repository, state)
 
@@ -193,11 +194,6 @@ class Report:
             yield Change(self._place.shown(difference.path), kind)
         elif repository == difference.path:
             yield Change(self._place.shown(repository), "deleted" if difference.old else "added")
-
-    def _in_git(self, difference: Difference) -> GitPath:
-        place = self._comparison.place(difference.path, self._old, self._new)
-        assert place is not None
-        return place
 
     def _told(self, repository: bytes, state: _State) -> Iterator[Change]:
         for name, (place, difference) in sorted(state.named.items()):

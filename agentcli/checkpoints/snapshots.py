@@ -143,7 +143,7 @@ class Checkpoints:
     @property
     def has_few_objects(self) -> bool:
         """Whether a `thorough` snapshot takes hardly longer than an ordinary one."""
-        return self._taker.has_few_objects
+        return self._taker.object_files.are_few
 
     def overwritten(self, old: str, new: str) -> set[str]:
         """Return, for `restore`, objects that are damaged in `new` and packs that are not what the

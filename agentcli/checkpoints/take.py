@@ -156,10 +156,6 @@ class SnapshotTaker:
         return self._known.tree, self._newly_left_out(self._known)
 
     @property
-    def has_few_objects(self) -> bool:
-        return self._object_files.are_few
-
-    @property
     def unreadable_folders(self) -> set[bytes]:
         """The unreadable folders that the last snapshot leaves out."""
         folders = self._known.folders if self._known is not None else {}
@@ -176,7 +172,7 @@ class SnapshotTaker:
 
     def _use_place(self, place: WorkspaceFolders) -> None:
         self.place = place
-        self._object_files = ObjectFiles(place)
+        self.object_files = ObjectFiles(place)
         # The store lies in a session's folder, and no restore may touch that record.
         ours = (self._objects.folder.parent, self._objects.folder, *redirected_outputs())
         self._ours = set(filter(None, (inside(place.root, path) for path in ours)))
@@ -188,7 +184,7 @@ class SnapshotTaker:
         raw = _reuse_if_equal(_without(found.raw, self._ours), known.raw)
         fresh_files, gone_files = self._changed(raw, known.raw)
         repositories = self._repositories(known, fresh_files)
-        listed = (self._object_files.records(place, thorough=thorough) for place in repositories)
+        listed = (self.object_files.records(place, thorough=thorough) for place in repositories)
         objects = _reuse_if_equal(b"\0".join(chain.from_iterable(listed)), known.objects)
         fresh_objects, gone_objects = self._changed(objects, known.objects)
         kept = frozenset(_kept(known.touched, folders))

@@ -202,7 +202,11 @@ class WorkspaceFacts:
         if python := self._python():
             yield f"- python: {python}"
         signs = (each for each in _TEST_SIGNS if each[0] in files)
-        if tests := next((how for sign, how in signs if self._has_tests(sign)), None):
+        # A file of TEST_SCRIPTS may exist without defining tests.
+        real = (
+            s for s in signs if s[0] not in TEST_SCRIPTS or has_test_script(self._workspace, s[0])
+        )
+        if tests := next((how for _, how in real), None):
             bare = tests == "pytest" and "without pytest" in (python or "")
             how = "python -m unittest" if bare else tests
             yield f"- tests are likely run with: {how}"
@@ -212,10 +216,6 @@ class WorkspaceFacts:
         if self._missing:
             yield f"- not installed: {', '.join(self._missing)}"
         yield f"- {platform.system()} {platform.machine()}, {date.today():%Y-%m-%d}"
-
-    def _has_tests(self, sign: str) -> bool:
-        """Return whether the file `sign` really defines tests; some files may exist without."""
-        return sign not in TEST_SCRIPTS or has_test_script(self._workspace, sign)
 
     def _find_out(self) -> None:
         folder = environment_folder(self._workspace, self._environ)

@@ -314,7 +314,7 @@ EDIT = Tool(
 
 _MOST_LINES = 600
 _MOST_CHARS = 60_000
-_LLM_EDIT_SHOWN_LINES = 200
+_SHOWN_ROWS = 200
 _ELISION = re.compile(r"^\W*\.\.\..{0,60}\.\.\.\W*$")
 _ANSWER = re.compile(r"<merged>\n(.*)\n?</merged>", re.DOTALL)
 _PROMPT = """\
@@ -364,7 +364,10 @@ def _llm_edit(args: MergeArguments, ctx: ToolContext) -> ToolResult:
     if text == file.text:
         raise ToolError("The sketch changes nothing.", error_id="no_change")
     data = save_edit(ctx, path, file, text)
-    answer = [f"Edited {shown} as follows; check it:", _shortened(data["diff"])]
+    rows = data["diff"].rstrip("\n").split("\n")[2:]
+    if (more := len(rows) - _SHOWN_ROWS) > 0:
+        rows[_SHOWN_ROWS:] = [f"[{more} rows more]"]
+    answer = [f"Edited {shown} as follows; check it:", *rows]
     if problem := introduced_error(shown, file.text, text):
         answer.append(problem)
     return ToolResult("\n".join(answer), data=data)
@@ -405,14 +408,6 @@ def _merged(args: MergeArguments, shown: str, part: str, ask: Any) -> str:
 def _unusable(why: str) -> ToolError:
     told = f"The model that merges edits {why}; nothing was changed. Use edit."
     return ToolError(told, error_id="not_merged")
-
-
-def _shortened(change: str) -> str:
-    rows = change.rstrip("\n").split("\n")[2:]
-    more = len(rows) - _LLM_EDIT_SHOWN_LINES
-    if more > 0:
-        rows[_LLM_EDIT_SHOWN_LINES:] = [f"[{more} rows more]"]
-    return "\n".join(rows)
 
 
 LLM_EDIT = Tool(

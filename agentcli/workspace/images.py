@@ -285,7 +285,8 @@ class FittedImage:
 def fit_image(data: bytes, limits: ImageLimits) -> FittedImage:
     """Fit the image `data` into `limits`. Raises ImageFault if no provider would take it."""
     found = inspected(data)
-    factor = _factor(found.width, found.height, limits)
+    by_side = limits.side / max(found.width, found.height)
+    factor = min(1.0, by_side, sqrt(limits.pixels / (found.width * found.height)))
     if factor == 1 and len(data) <= MAX_BYTES and found.kind in KINDS:
         return FittedImage(as_url(found.kind, data))
     most = _MOST_JPEG_PIXELS if found.kind == "jpeg" else _MOST_PIXELS
@@ -344,12 +345,6 @@ def fit_message_images(
 def image_name(number: int, count: int) -> str:
     """Return what to call the image with this `number`, from 1, among `count`."""
     return f"image {number}" if count > 1 else "the image"
-
-
-def _factor(width: int, height: int, limits: ImageLimits) -> float:
-    """Return the factor, above 0 and at most 1, by which to multiply both sides."""
-    by_side = limits.side / max(width, height)
-    return min(1.0, by_side, sqrt(limits.pixels / (width * height)))
 
 
 def _scaled(data: bytes, kind: str, factor: float) -> tuple[Image.Image, tuple[int, int], int]:

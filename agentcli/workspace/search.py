@@ -361,6 +361,7 @@ _SHOWING = (
 _LINE = re.compile(rb"/dev/fd/(\d+)\0(\d+)([:-])(.*)", re.S)
 _TYPE_GLOB = re.compile(r"[\w.*?{},-]+")
 _MISUNDERSTOOD = 2
+_ENVIRONMENT = {"PATH": os.defpath, "LC_ALL": "C.UTF-8"}
 
 
 class PatternError(ValueError):
@@ -404,7 +405,7 @@ class Ripgrep:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env=_environment(),
+            env=_ENVIRONMENT,
             pass_fds=tuple(handles),
         ) as process:
 
@@ -420,7 +421,10 @@ class Ripgrep:
                     if found := _LINE.fullmatch(raw):
                         some = True
                         handle, number, mark, text = found.groups()
-                        yield int(handle), Line(int(number), mark == b":", _to_text(text))
+                        yield (
+                            int(handle),
+                            Line(int(number), mark == b":", _to_text(text.rstrip(b"\r\n"))),
+                        )
                 process.wait()
             finally:
                 timer.cancel()
@@ -448,7 +452,7 @@ class Ripgrep:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
-                env=_environment(),
+                env=_ENVIRONMENT,
                 timeout=self._seconds_left(),
             )
         except subprocess.TimeoutExpired as expired:
@@ -458,12 +462,7 @@ class Ripgrep:
         return max(self._deadline - time.monotonic(), 0)
 
 
-def _environment() -> dict[str, str]:
-    return {"PATH": os.defpath, "LC_ALL": "C.UTF-8"}
-
-
 def _to_text(line: bytes) -> str:
-    line = line.rstrip(b"\r\n")
     try:
         return line.decode()
     except UnicodeDecodeError:
