@@ -62,7 +62,7 @@ class SharedBudget:
         self._granted.pop(task_id, None)
 
     def is_spent(self, task_id: str) -> bool:
-        """Return whether a task has spent already what is set aside for it."""
+        """Return whether a task has already spent its share."""
         if self._total is None:
             return False
         return self._granted[task_id] - self._spent.get(task_id, 0.0) < _LEAST_USD
@@ -81,7 +81,7 @@ _MOST_LOST = 2
 
 
 class Workers(Protocol):
-    """Carries out tasks. `close` leaves what is at work so that it can be continued."""
+    """Carries out tasks. `close` stops running tasks so that they can be continued."""
 
     @property
     def count(self) -> int:
@@ -91,7 +91,7 @@ class Workers(Protocol):
         """Have one worker carry out the order. The caller begins at most `count` at once."""
 
     def reports(self, seconds: float) -> Sequence[Report]:
-        """Return what there is to report, waiting at most so many seconds."""
+        """Return the next reports, waiting at most `seconds`."""
 
     def close(self) -> None: ...
 

@@ -31,7 +31,7 @@ from agentcli.workspace.scope import GIT
 @dataclass(frozen=True)
 class BatchFolders:
     """`results.jsonl`, `summary.md` and `outcome.svg` are for people, `work` has a folder for each
-    task, and `.batch` is internal: the lock, the logs, and what is known of each task."""
+    task, and `.batch` is internal: the lock, the logs and the record of each task."""
 
     out: Path
 
@@ -52,7 +52,7 @@ class BatchFolders:
         return self.out / "work" / task_id
 
     def task(self, task_id: str) -> Path:
-        """Return the folder for what is known of a task that was begun."""
+        """Return the folder for the record of a task that was begun."""
         return self.internal / "tasks" / task_id
 
 
@@ -123,7 +123,7 @@ class TaskRecord:
 
 
 def task_record(folders: BatchFolders, task_id: str) -> TaskRecord | None:
-    """Return what is recorded of a task; None if it was not begun."""
+    """Return the record of a task; None if it was not begun."""
     data = read_private(folders.task(task_id) / "begun.json")
     if data is None:
         return None
@@ -143,7 +143,7 @@ class TaskPlace:
         self._order = order
         self._folders = folders
         self.private_folder = folders.task(order.task.id)
-        """For what is known of the task, and for what runs beside its session."""
+        """For the task's record, and for its check."""
         self._git = find_git()
         self.workspace = folders.workspace(order.task.id)
         self._watched = WatchedTree(self._git, self.private_folder / "git", self.workspace)
@@ -232,7 +232,7 @@ class TaskPlace:
             begin_repository(self._git, self.workspace)
 
     def _left_out(self, folder: str, names: Iterable[str]) -> list[str]:
-        """Return what is not copied: sockets, pipes, devices, and the batch's own output."""
+        """Return the names not to copy: sockets, pipes, devices, and the batch's own output."""
         found = []
         for name in names:
             path = os.path.join(folder, name)  # noqa: PTH118 - one for each file

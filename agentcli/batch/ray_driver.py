@@ -57,8 +57,8 @@ class Board:
 
 
 def carry_out_here(order: str, given: Requirements, board: Any) -> Report | None:
-    """Do a task, or what is left of it, in a worker process, and return how it ended; None if it
-    was stopped. Raises WorkerLost."""
+    """Run or continue a task in a worker process, and return the report of its end; None if it was
+    stopped. Raises WorkerLost."""
     if why := why_unfit(given):
         raise WorkerLost(f"{host()} can't: {why}")
     wanted = Order.model_validate_json(order)
@@ -84,7 +84,7 @@ def carry_out_here(order: str, given: Requirements, board: Any) -> Report | None
 
 
 class _BoardClient:
-    """Speaks with the board. Only what is shown and an orderly stop depend on it."""
+    """Connection to the board, on which only the display and an orderly stop depend."""
 
     def __init__(self, task_id: str, board: Any) -> None:
         self._task_id = task_id
@@ -95,7 +95,7 @@ class _BoardClient:
         self._asked_at = 0.0
 
     def stops(self, wait_s: float = 0) -> bool:
-        """Return whether the task is to stop, as far as is known within so many seconds."""
+        """Return whether the task is to stop; False if unknown after `wait_s`."""
         if self._asked is None and time.monotonic() - self._asked_at >= _TELL_EVERY_S:
             self._asked_at = time.monotonic()
             self._asked = self._board.tell.remote(self._task_id, self.doing)
@@ -117,7 +117,7 @@ _kept: dict[str, LocalWorkers] = {}
 
 
 def _dismiss() -> None:
-    """End the worker process; what it does is recorded and can be continued."""
+    """End the worker process; its task is recorded and can be continued."""
     while _kept:
         _kept.popitem()[1].close()
 

@@ -141,11 +141,11 @@ _LOOK_LIMIT_S = 150.0
 """How long machines have to say whether they are fit; the driver waits 120 s of it."""
 _PAUSE_S = 0.5
 _PATIENCE_S = 40.0
-"""How long machines have to stop their tasks. What is recorded is whole in any case."""
+"""How long machines have to stop their tasks. Records are complete in any case."""
 
 
 def require_reachable(address: str) -> None:
-    """Raise ConfigError if it can be told at once that the cluster can't be used."""
+    """Raise ConfigError if the cluster at `address` obviously can't be used."""
     if find_spec("ray") is None:
         raise ConfigError("Ray is not installed here", hint="pip install 'agentcli[ray]'")
     if address == "auto":

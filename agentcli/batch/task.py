@@ -51,7 +51,7 @@ class Task(_Value):
 
     @property
     def digest(self) -> str:
-        """A digest of what is to be done and where, which tells one task from another."""
+        """A digest of the task and its place, which distinguishes it from other tasks."""
         same = self.model_dump_json(include={"id", "prompt", "workspace", "repo", "ref"})
         return hashlib.sha256(same.encode()).hexdigest()[:16]
 

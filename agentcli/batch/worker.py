@@ -65,7 +65,7 @@ class _BudgetUsedUp(Exception):
 
 
 def carry_out(order: Order, send: Callable[[Report], None]) -> Report:
-    """Do the task of `order`, or what is left of it, and return the report of its end: a result,
+    """Run or continue the task of `order`, and return the report of its end: a result,
     which also tells what went wrong, or why the task should be continued later. Reports on the way
     are sent. Raises TurnInterrupted when this process is to end."""
     name = order.task.id

@@ -56,7 +56,7 @@ class LineProgram:
         self._heard = bytearray()
 
     def send(self, line: str) -> None:
-        """Send a line. Does nothing if the program has just ended; `read_lines` tells of that."""
+        """Send a line; ignored if the program has just ended, which `read_lines` reports."""
         with suppress(BrokenPipeError):
             self._stdin.write(line.encode() + b"\n")
             self._stdin.flush()
@@ -128,7 +128,7 @@ class Orders:
 _TASKS_OF_A_PROCESS = 100
 """Then a new process takes its place, as tools and libraries may keep memory."""
 _PATIENCE_S = 15.0
-"""How long tasks have to record an interrupt. What is recorded is whole in any case."""
+"""How long tasks have to record an interrupt. Records are complete in any case."""
 
 
 @dataclass

@@ -234,7 +234,7 @@ class _Setup:
 
 
 def _kind(provider: str) -> Provider:
-    """Return what is known about the provider; nothing, if the server is the user's own."""
+    """Return the provider's description; an empty one for a server of the user's own."""
     return known_providers().get(provider) or Provider("chat_completions")
 
 

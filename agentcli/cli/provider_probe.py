@@ -85,7 +85,7 @@ def told_facts(registry: Providers, answers: Sequence[ProviderAnswer]) -> Mappin
 
 
 def catalog_with(prices: Mapping[str, PriceSettings], told: Mapping[str, Facts]) -> Catalog:
-    """Return a catalogue in which the windows are those that servers have told."""
+    """Return a catalogue with the context windows that servers reported."""
     return Catalog(prices, lambda name: told[name].window if name in told else 0)
 
 

@@ -115,7 +115,7 @@ class WaitingInputs:
         return None
 
     def _current(self) -> list[_Entry]:
-        """Return what is still waiting; messages that were heard are dropped."""
+        """Return the waiting entries, without messages that the session has read."""
         with self._lock:
             mailbox = self.mailbox
             texts = mailbox.texts() if mailbox is not None else {}

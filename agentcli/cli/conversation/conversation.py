@@ -367,7 +367,7 @@ class Conversation:
 
     @contextmanager
     def working(self) -> Iterator[None]:
-        """Let a slow command be interrupted, and keep what is said, if a session is open."""
+        """Let a slow command be interrupted, and queue messages, if a session is open."""
         if self.opened is None:
             yield
             return
@@ -384,7 +384,7 @@ class Conversation:
         self._evidence.on_event(event)
 
     def on_progress(self, progress: Progress) -> None:
-        """Do nothing: progress does not count."""
+        """Ignore progress."""
 
     def _to_background(self) -> None:
         """Runs on the prompt's thread."""
