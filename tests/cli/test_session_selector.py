@@ -7,17 +7,14 @@ import json
 import pytest
 
 from agentcli.sessions.finder import state_of
+from tests.scripted import write
 from tests.server import Reply
-
-
-def write(text: str) -> Reply:
-    return write("a.txt", text)
 
 
 @pytest.fixture
 def two(agent, serve):
     """Sessions `older`, named so, and one without a name that was used last."""
-    script = [write("one"), Reply("Older."), write("two"), Reply("Newer.")]
+    script = [write("a.txt", "one"), Reply("Older."), write("a.txt", "two"), Reply("Newer.")]
     agent.use(serve(script, sessions=2))
     agent.ok("run", "first", "--name", "older", "--yolo")
     agent.ok("run", "second", "--yolo")
