@@ -61,11 +61,11 @@ def find_browser(chosen: str) -> str:
             f"tools.browser does not name a program: {chosen}", "change it in the settings"
         )
     on_mac = sys.platform == "darwin"
-    found = list(filter(None, map(find_program, _NAMES)))
+    programs = list(filter(None, map(find_program, _NAMES)))
     for folder in ("/Applications", str(expanded("~/Applications"))) if on_mac else ():
-        programs = [f"{folder}/{name}.app/Contents/MacOS/{name}" for name in _APPLICATIONS]
-        found += [path for path in programs if os.access(path, os.X_OK)]
-    for path in found:
+        bundled = [f"{folder}/{name}.app/Contents/MacOS/{name}" for name in _APPLICATIONS]
+        programs += [path for path in bundled if os.access(path, os.X_OK)]
+    for path in programs:
         # The browser of snap can't run in our sandbox.
         if not os.path.realpath(path).startswith("/snap/"):
             return path
