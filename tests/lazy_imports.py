@@ -68,6 +68,7 @@ LAZY_IMPORTS = {
     ("cli/commands/batch.py", "agentcli.cli.batch_progress"): "300 ms; --help needs nothing of it",
     ("cli/commands/batch.py", "agentcli.batch.batch"): "with it",
     ("cli/commands/batch.py", "agentcli.cli.builders"): "with it",
+    ("cli/sessions/transfer.py", "agentcli.cli.builders"): "90 ms; only some commands hide values",
     (
         "cli/commands/rewind.py",
         "agentcli.cli.sessions.choosing",

@@ -54,7 +54,7 @@ def slash_commands() -> Mapping[str, SlashCommand]:
     parts = _POINT.all()
     ours = [commands for commands in parts.values() if isinstance(commands, dict)]
     others = {name: part for name, part in parts.items() if not isinstance(part, dict)}
-    return others | reduce(or_, ours)
+    return dict(sorted((others | reduce(or_, ours)).items()))
 
 
 def run_slash(conversation: Conversation, given: Submission) -> None:

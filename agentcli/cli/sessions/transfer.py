@@ -10,7 +10,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
-from agentcli.cli.builders import redactor
 from agentcli.cli.error_reporting import print_error
 from agentcli.cli.options import (
     Json,
@@ -54,6 +53,8 @@ def export(
       agent sessions export parser > parser.json
       agent sessions export parser --format html -o parser.html
     """
+    from agentcli.cli.builders import redactor
+
     write = exporter("json" if as_json else form)
     folder = selected_session(named, session, last=last)
     seen = output is None and sys.stdout.isatty()
@@ -96,6 +97,8 @@ def import_sessions(
     Examples:
       agent sessions import parser.json
     """
+    from agentcli.cli.builders import redactor
+
     imported = import_session(home(), path, redactor())
     session_id = imported.folder.name
     if as_json:
