@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import importlib
+import inspect
 import os
 import re
 import shlex
@@ -21,6 +23,7 @@ from tests.server import Call, ModelServer, Reply
 
 ROOT = Path(__file__).parents[1]
 COMMANDS = ROOT / "agentcli" / "cli" / "commands"
+TRANSFER = COMMANDS.parent / "sessions" / "transfer.py"
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 LANGUAGES = ("", "sh", "console")
 """Of a block whose lines are examples. One in `bash` is a script, with a test of its own."""
@@ -83,11 +86,13 @@ class Example:
 
 
 def examples() -> Iterator[Example]:
-    for path in sorted(COMMANDS.rglob("*.py")):
-        text = ast.get_docstring(ast.parse(path.read_text())) or ""
-        _, _, shown = text.partition("\n\nExamples:\n")
-        for line in shown.splitlines():
-            yield Example(f"help of {path.relative_to(COMMANDS)}", line.strip())
+    for path in (*sorted(COMMANDS.rglob("*.py")), TRANSFER):
+        tree = ast.parse(path.read_text())
+        functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
+        for text in filter(None, map(ast.get_docstring, (tree, *functions))):
+            _, _, shown = text.partition("\n\nExamples:\n")
+            for line in shown.splitlines():
+                yield Example(f"help of {path.name}", line.strip())
     docs = (path for path in sorted((ROOT / "docs").glob("*.md")) if path.name != "screens.md")
     for path in (ROOT / "README.md", *docs):
         blocks = FENCE.findall(path.read_text())
@@ -103,11 +108,14 @@ EXAMPLES = sorted(
 
 
 def test_every_command_has_examples():
-    without = [
-        str(path.relative_to(COMMANDS))
-        for path in sorted(COMMANDS.rglob("*.py"))
-        if path.name != "__init__.py" and "\n\nExamples:\n  " not in path.read_text()
-    ]
+    without = []
+    for path in sorted(COMMANDS.rglob("*.py")):
+        if path.name != "__init__.py":
+            module = importlib.import_module(f"agentcli.cli.commands.{path.stem}")
+            group = module.COMMAND
+            for part in group.values() if isinstance(group, dict) else [module]:
+                if "\n\nExamples:\n  " not in (inspect.getdoc(part) or ""):
+                    without.append(f"{path.name}: {part}")
     assert not without
 
 

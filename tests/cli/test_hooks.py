@@ -287,7 +287,7 @@ def test_nothing_of_a_hook_that_ran_out_of_time_lives_on(agent, serve, hook, apa
 @pytest.mark.parametrize("noise", ["sleep", "yes"])
 def test_what_a_hook_leaves_in_the_background_ends_with_it(agent, serve, hook, noise):
     mark = f"9{os.getpid()}.25"
-    hook("SessionStart", f"{noise} {mark} & echo said")
+    hook("SessionStart", f"echo said; {noise} {mark} &")
     server = serve([Reply("Done.")])
     done = agent.use(server).ok("run", "x")
     assert "ran longer" not in done.stderr

@@ -229,12 +229,12 @@ def test_fork_needs_a_new_folder(agent, serve):
 
 def test_a_fork_is_found_in_the_folder_that_it_was_named_for(agent, serve):
     agent.use(serve([bash("echo 1 > a"), Reply("Done.")]))
-    agent("run", "count")
+    agent("run", "--record", "../run.jsonl", "count")
     assert agent("fork", "--dir", "../named").returncode == 0
     found = agent("sessions", "list", "--json", cwd=agent.workspace.parent / "named")
     [fork] = json.loads(found.stdout)
     assert fork["session_id"] in {path.name for path in agent.sessions}
-    for command in (["fork"], ["replay", "-m", "scripted/x"]):
+    for command in (["fork"], ["replay", "../run.jsonl", "-m", "scripted/x"]):
         refused = agent(*command, "--dir", "~nosuch/copy")
         assert (refused.returncode, "~nosuch/copy" in refused.stderr) == (2, True)
 
