@@ -91,8 +91,9 @@ def examples() -> Iterator[Example]:
         functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
         for text in filter(None, map(ast.get_docstring, (tree, *functions))):
             _, _, shown = text.partition("\n\nExamples:\n")
-            for line in shown.splitlines():
-                yield Example(f"help of {path.name}", line.strip())
+            for line in map(str.strip, shown.splitlines()):
+                if not line.startswith("/"):  # typed in a conversation
+                    yield Example(f"help of {path.name}", line)
     docs = (path for path in sorted((ROOT / "docs").glob("*.md")) if path.name != "screens.md")
     for path in (ROOT / "README.md", *docs):
         blocks = FENCE.findall(path.read_text())
