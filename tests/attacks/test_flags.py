@@ -33,7 +33,7 @@ STARTS = {
     "cli/conversation/user_programs.py": "an editor gets a whole path, all else comes by stdin",
     "cli/terminal.py": _STDIN,
     "workspace/matching.py": _STDIN,
-    "workspace/ripgrep.py": "see below",
+    "workspace/search.py": "see below",
     "git/mirrors.py": "see below",
     "git/safe.py": "remotes follow --, everything else is ours",
     "hooks/runner.py": _USERS,
