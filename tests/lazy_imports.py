@@ -39,6 +39,7 @@ LAZY_IMPORTS = {
         "app/configuration/config.py",
         "agentcli.app.configuration.project_servers",
     ): "for folders that are trusted",
+    ("app/configuration/places.py", "agentcli.workspace.text"): "10 ms; for stored keys only",
     ("app/open_session.py", "agentcli.app.user_commands"): _SERVERS,
     ("app/session_tools.py", "agentcli.app.server_plans"): _SERVERS,
     ("app/session_tools.py", "agentcli.mcp.servers"): _SERVERS,

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from agentcli.errors import ConfigError
 from agentcli.system.homes import expanded, has_home, xdg_folder
 from agentcli.workspace.private import locked, read_regular, replace_durably
-from agentcli.workspace.text import load_toml, toml_text
 
 if TYPE_CHECKING:
     from agentcli.settings import KnowledgeSettings
@@ -83,6 +82,8 @@ class StoredKeys:
 
 
 def stored_keys(environ: Mapping[str, str]) -> StoredKeys:
+    from agentcli.workspace.text import load_toml, toml_text
+
     path = keys_file(environ)
     try:
         text, facts = read_regular(path, _MAX_BYTES, follow=True)
