@@ -2,10 +2,10 @@
 party's.
 
 Our own parts are modules of one package, each with a constant named after the kind (`TOOL`,
-`PROVIDER`, `PROTOCOL`, `CONDENSER`, `EXPORTER`, `COMMAND`, `SLASH_COMMAND`); a tuple holds several
-that are one subject. A third-party package
-registers its parts as entry points in the group of the kind (`agentcli.tools`,
-`agentcli.providers`, …), under the part's name: see docs/extending.md.
+`PROVIDER`, `PROTOCOL`, `CONDENSER`, `EXPORTER`, `COMMAND`, `SLASH_COMMANDS`); a tuple or a table
+holds several that are one subject. A third-party package registers its parts as entry points in the
+group of the kind (`agentcli.tools`, `agentcli.providers`, …), under the part's name: see
+docs/extending.md.
 """
 
 from __future__ import annotations
@@ -42,6 +42,8 @@ class ExtensionPoint(Generic[T]):
     kind: type[T]
     dashed: bool = False
     """Whether `_` in the name of a file becomes `-` in the name of its part."""
+    tables: bool = False
+    """Whether the constant of a file of ours is a table of parts by name."""
 
     def file_names(self) -> list[str]:
         """Return the names that the modules of the package give to parts. Imports none of them, so
@@ -58,7 +60,9 @@ class ExtensionPoint(Generic[T]):
         """Return the part of this name that has a file of its own, or is outside; no other part is
         imported."""
         if name in self.file_names():
-            return self._built_in(name).get(name)
+            own = self._built_in(name)
+            if name in own or not own:
+                return own.get(name)
         entered = self._entry_points()
         named = (self._load(package, entry) for package, entry in entered if entry.name == name)
         return next((part for part in named if part is not None), None)
@@ -67,10 +71,12 @@ class ExtensionPoint(Generic[T]):
         """Return every part by name, ours first. A third-party part that can't be loaded, or whose
         name is taken, is left out with a warning."""
         files = self.file_names()
-        parts = (item for name in files for item in self._built_in(name).items())
-        found = dict(sorted(parts, key=lambda item: item[0]))
+        parts = {name: self._built_in(name) for name in files}
+        ours = {name: part for own in parts.values() for name, part in own.items()}
+        found = dict(sorted(ours.items()))
+        empty = [name for name, own in parts.items() if not own]
         for package, entry in self._entry_points():
-            if entry.name in (*files, *found):
+            if entry.name in (*empty, *found):
                 _leave_out(package, entry, "that name is taken")
             elif (part := self._load(package, entry)) is not None:
                 found[entry.name] = part
@@ -80,6 +86,8 @@ class ExtensionPoint(Generic[T]):
         """Return the parts that a file defines, by name: one named like the file, or several."""
         file = name.replace("-", "_") if self.dashed else name
         part: Any = getattr(importlib.import_module(f"{self.package}.{file}"), self.constant, None)
+        if self.tables:
+            return dict(part or {})
         if isinstance(part, tuple):
             return {each.name: each for each in part}
         return {} if part is None else {name: part}

@@ -111,6 +111,16 @@ def test_a_dash_stands_for_what_a_file_can_not_be_named(site):
         assert point.all() == {"of-ours": "ours", "own": "ours", "my_own": "theirs"}
 
 
+def test_a_file_with_several_parts_takes_their_names_and_not_its_own(site):
+    (site / "parts/shared.py").write_text("PART = {'one': '1', 'two': '2'}")
+    point = replace(POINT, tables=True)
+    (site / "parts/own.py").write_text("PART = {'own': 'ours'}")
+    install(site, "outside", {"shared": "outside:PART", "two": "outside:PART"})
+    with pytest.warns(ExtensionWarning, match="two .* that name is taken"):
+        assert point.all() == {"one": "1", "own": "ours", "two": "2", "shared": "theirs"}
+    assert point.get("shared") == "theirs"
+
+
 def test_a_part_has_the_name_of_its_entry(site):
     code = "class Part(str):\n    name = 'other'\nPART = Part()"
     install(site, "outside", {"part": "outside:PART"}, code)

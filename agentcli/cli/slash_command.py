@@ -7,9 +7,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from functools import cache, reduce
-from operator import or_
-from typing import Any
+from functools import cache
 
 from agentcli.app.user_commands import OwnCommands, own_commands, prompt_text, prompts
 from agentcli.cli.conversation.conversation import Conversation
@@ -43,18 +41,16 @@ class SlashCommand:
         return "\n\n".join([about, *ours])
 
 
-_POINT = ExtensionPoint[Any](
-    "agentcli.cli.slash", "SLASH_COMMANDS", "agentcli.slash_commands", SlashCommand
+_POINT = ExtensionPoint[SlashCommand](
+    "agentcli.cli.slash", "SLASH_COMMANDS", "agentcli.slash_commands", SlashCommand, tables=True
 )
 
 
 @cache
 def slash_commands() -> Mapping[str, SlashCommand]:
     """Return all slash commands by the name that a user types. Each file of ours has several."""
-    parts = _POINT.all()
-    ours = [commands for commands in parts.values() if isinstance(commands, dict)]
-    others = {name: part for name, part in parts.items() if not isinstance(part, dict)}
-    return dict(sorted((others | reduce(or_, ours)).items()))
+    found = _POINT.all()
+    return {name: found[name] for name in sorted(found)}
 
 
 def run_slash(conversation: Conversation, given: Submission) -> None:

@@ -274,7 +274,7 @@ def _room(refusal: _Refusal, sent: int, numbers: Sequence[int]) -> int:
 
 
 def _effort(refusal: _Refusal) -> Iterator[Remedy]:
-    """How much to reason is message in another form, in fewer levels, or not at all."""
+    """How much to reason is told in another form, in fewer levels, or not at all."""
     words, traits = refusal.words, refusal.traits
     tellers = {n: v for n, v in refusal.members.items() if n in _TELLERS}
     named = [n for n in tellers if refusal.names(n) or f"{n}." in words]
@@ -288,7 +288,7 @@ def _effort(refusal: _Refusal) -> Iterator[Remedy]:
         message = "what the model thinks is not shown here"
         yield Remedy("display", message, {"efforts": efforts, "always": plain_form})
     if kind == "adaptive" and refusal.says(r"adaptive.{0,40}not|expected.{0,40}enabled"):
-        message = "how much the model thinks is message by a number of tokens"
+        message = "how much the model thinks is told by a number of tokens"
         yield Remedy("thinking budget", message, {"efforts": BUDGETS, "always": {}})
     if not tellers or not (named or usable or refusal.says(_REASONS)):
         return
@@ -299,7 +299,7 @@ def _effort(refusal: _Refusal) -> Iterator[Remedy]:
         shown = {n: {"reasoning": {"effort": n}} for n in traits.efforts or LEVELS}
         yield Remedy("summary", message, {"efforts": shown})
     if kind == "enabled" and "adaptive" in words:
-        message = "the model decides itself how much it thinks; message by output_config.effort"
+        message = "the model decides itself how much it thinks; told by output_config.effort"
         yield Remedy("adaptive thinking", message, {"efforts": ADAPTIVE, "always": {}})
     if "set reasoning_effort to 'none'" in words:
         message = "with tools the model does not reason here; through Responses it does"
@@ -310,7 +310,7 @@ def _effort(refusal: _Refusal) -> Iterator[Remedy]:
         message = f"the model knows these levels of effort: {', '.join(usable)}"
         yield Remedy(f"effort {' '.join(usable)}", message, {"efforts": kept})
     always = {n: v for n, v in traits.always.items() if n not in named}
-    message = "how much to reason can't be message to this model"
+    message = "how much to reason can't be told to this model"
     yield Remedy("effort", message, {"efforts": {}, "always": always})
 
 
@@ -326,7 +326,7 @@ def _usable_levels(refusal: _Refusal) -> list[str]:
 
 
 def _like(refusal: _Refusal, tellers: Mapping[str, Any], level: str) -> Mapping[str, Any]:
-    """Return the members of the refused body that message the effort, with another level."""
+    """Return the members of the refused body that told the effort, with another level."""
     sent = refusal.request.effort
     return {
         name: {k: level if v == sent else v for k, v in value.items()}

@@ -1,4 +1,5 @@
-"""x"""
+"""Decides what may be read and written: by the access scope and the user's rules, and never devices
+or processes."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from agentcli.errors import ConfigError
-from agentcli.events.actions import CmdRunAction, FileEditAction
+from agentcli.events.actions import CmdRunAction, FileEditAction, GlobAction
 from agentcli.events.observations import DecisionObservation
 from agentcli.security.policy.rules import SavedRules, parse_rule
 from agentcli.sessions.session import Session
@@ -328,6 +328,7 @@ def past(agent):
                 action = session.emit(CmdRunAction(command=command))
                 if answer:
                     session.emit(DecisionObservation(cause=action.id, decision=answer, by="user"))
+            session.emit(GlobAction(pattern="x"))
             session.emit(FileEditAction(path="src/x.py"))
 
     record("20250101-100000-aaaa", PAST)

@@ -93,7 +93,7 @@ def _effect(action: Action) -> str:
 def _effect_of_tool(name: str) -> str:
     """Return the effect of a tool; for one that no longer exists, the strongest. Cached, because
     looking for a tool lists the folder of tools."""
-    tool = TOOLS.get(name)
+    tool = TOOLS.all().get(name)
     return tool.effect if tool else Effect.EXECUTE
 
 
