@@ -40,9 +40,7 @@ def list_agents(target: CommandTarget) -> Report:
     lines: list[Line] = [
         [
             Span(printable(f"{agent.name:<16} ", multiline=False), "bold"),
-            Span(
-                printable(f"{' · '.join(known.facts(agent)):<40} # {agent.shown}", multiline=False)
-            ),
+            Span(printable(f"{facts:<40} # {agent.shown}", multiline=False)),
         ]
         for agent in known.known.values()
         for facts in [" · ".join(known.facts(agent))]
