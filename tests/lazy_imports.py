@@ -6,6 +6,16 @@ Times are those of the import alone, on two cores with Python 3.11.
 _LAYER = "13 ms, all five; when the session's commands are prepared"
 _SERVERS = "5 ms, all four; for whoever has tool servers"
 LAZY_IMPORTS = {
+    ("cli/running/work.py", "agentcli.ui.resume_summary"): "10 ms; for sessions that continue",
+    ("cli/commands/rewind.py", "agentcli.cli.running.work"): "300 ms; --help needs nothing of it",
+    ("cli/commands/resume.py", "agentcli.cli.running.work"): "300 ms; --help needs nothing of it",
+    ("cli/commands/resume.py", "agentcli.cli.run_attempts"): "60 ms; for tries only",
+    ("cli/commands/fork.py", "agentcli.cli.running.work"): "300 ms; --help needs nothing of it",
+    ("app/policy.py", "agentcli.security.risk_rating"): "with it",
+    ("app/policy.py", "agentcli.security.risk_judge"): "with it",
+    ("app/policy.py", "agentcli.security.policy.rules"): "30 ms; where there are rules",
+    ("app/policy.py", "agentcli.security.policy.policy"): "100 ms, all four; after the first reply",
+    ("app/policy.py", "agentcli.security.policy.hard_blocks"): "with it",
     ("app/session_tools.py", "agentcli.browser.browser"): "only where browsing is on",
     ("app/containment.py", "agentcli.sandbox.loopback"): "to open a port for the user",
     ("agent/prompts/__init__.py", "jinja2"): "25 ms; system texts are kept once they are made",
@@ -19,11 +29,6 @@ LAZY_IMPORTS = {
     ): "4 ms; for sessions in bubblewrap only",
     ("app/hooks.py", "agentcli.security.commands.shell_words"): "only for hooks of a project",
     ("app/knowledge.py", "agentcli.sessions.excerpts"): "75 ms, with SQLite; for one tool",
-    (
-        "app/policy/session_policy.py",
-        "agentcli.app.policy.full_policy",
-    ): "100 ms; after the first reply",
-    ("app/policy/session_policy.py", "agentcli.app.policy.rules"): "30 ms; where there are rules",
     (
         "app/requirements.py",
         "agentcli.app.answer_schema",
@@ -74,22 +79,13 @@ LAZY_IMPORTS = {
         "cli/commands/rewind.py",
         "agentcli.cli.sessions.choosing",
     ): "60 ms, with prompt_toolkit",
-    (
-        "cli/commands/rewind.py",
-        "agentcli.cli.running.stored_session",
-    ): "300 ms; only for a message to go on with",
     ("cli/commands/rewind.py", "agentcli.ui.picker"): "60 ms, with prompt_toolkit",
     ("cli/commands/fork.py", "agentcli.cli.sessions.choosing"): "60 ms, with prompt_toolkit",
-    (
-        "cli/commands/fork.py",
-        "agentcli.cli.running.stored_session",
-    ): "300 ms; only for a message to go on with",
     ("cli/commands/fork.py", "agentcli.ui.picker"): "60 ms, with prompt_toolkit",
     (
         "cli/commands/replay.py",
         "agentcli.cli.replaying",
     ): "300 ms; --help needs nothing of it",
-    ("cli/running/stored_session.py", "agentcli.cli.run_attempts"): "60 ms; for tries only",
     ("cli/commands/run.py", "agentcli.cli.run_attempts"): "60 ms; for tries only",
     ("cli/commands/resume.py", "agentcli.cli.sessions.selector"): "--help needs nothing of it",
     ("cli/commands/chat.py", "agentcli.cli.commands.run"): "a conversation doesn't need it",
@@ -102,16 +98,9 @@ LAZY_IMPORTS = {
     ("cli/commands/acp.py", "agentcli.acp.server"): "900 ms, with the SDK, which is an extra",
     ("cli/commands/acp.py", "agentcli.acp.session"): "with the same",
     ("cli/commands/acp.py", "agentcli.cli.commands.setup"): "200 ms; only for --setup",
-    ("cli/commands/init.py", "agentcli.cli.running.new_session"): "--help needs nothing of it",
     ("cli/commands/init.py", "agentcli.cli.running.work"): "300 ms; --help needs nothing of it",
-    ("cli/commands/resume.py", "agentcli.cli.running.stored_session"): "--help needs nothing of it",
-    ("cli/commands/run.py", "agentcli.cli.running.new_session"): "--help needs nothing of it",
     ("cli/commands/run.py", "agentcli.cli.replaying"): "300 ms; only for --record",
     ("cli/commands/run.py", "agentcli.cli.sessions.selector"): "10 ms; new sessions don't need it",
-    (
-        "cli/commands/run.py",
-        "agentcli.cli.running.stored_session",
-    ): "10 ms; new sessions don't need it",
     ("cli/commands/run.py", "agentcli.cli.running.work"): "300 ms; --help needs nothing of it",
     ("cli/entry.py", "agentcli.cli.command_tree"): "loaded when signals and streams are prepared",
     ("cli/entry.py", "agentcli.cli.conversation.launch"): "100 ms, with prompt_toolkit",

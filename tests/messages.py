@@ -34,8 +34,7 @@ _SPEAKING = (
 )
 _SPEAKING_ALONE = (
     "app/answer_schema.py",
-    "app/policy/session_policy.py",
-    "app/requirements.py",
+    "app/policy.py",
     "app/requirements.py",
     "app/resume.py",
     "app/agent_builder.py",

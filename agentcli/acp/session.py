@@ -39,13 +39,12 @@ from agentcli.acp.tool_calls import ToolCallView, fenced
 from agentcli.acp.transport import Worker
 from agentcli.acp.updates import SessionUpdates
 from agentcli.agent.ending import Ending
-from agentcli.agent.loop import run_turn
 from agentcli.app.agent_builder import AgentBuilder
 from agentcli.app.builders import UserQuestions, load_builder
 from agentcli.app.configuration.config import require_unmanaged
 from agentcli.app.configuration.trust import Answer
 from agentcli.app.open_session import OpenSession
-from agentcli.app.policy.session_policy import SessionPolicy
+from agentcli.app.policy import SessionPolicy
 from agentcli.app.user_commands import OwnCommands, own_commands, prompt_text, prompts, takes
 from agentcli.errors import AgentError, ConfigError, TurnInterrupted, UsageError
 from agentcli.events.progress import Notice
@@ -161,7 +160,7 @@ class EditorSession:
     def _work_on(self, said: Prompt) -> StopReason:
         opened = self.open_session()
         if self._was_stopped:
-            opened.session.close_pending(_STOPPED, _NOT_STARTED)
+            opened.session.abandon_pending(_STOPPED, _NOT_STARTED)
         self._was_stopped = False
         typed = said.typed
         said = self._commands.expanded(said, opened)
@@ -175,7 +174,7 @@ class EditorSession:
 
     def _worked(self, opened: OpenSession) -> Ending:
         try:
-            return run_turn(opened.agent, opened.session).ending
+            return opened.work().ending
         except (AgentError, OSError):
             # The next prompt continues from what is stored, without what could not be recorded.
             self.close("failed")

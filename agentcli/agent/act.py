@@ -44,7 +44,7 @@ def _parallel_kind(agent: Agent, action: Action) -> str:
     return "calls" if agent.tools.runs_beside_others(action) else ""
 
 
-class Authoriser:
+class PermissionChecker:
     """Decides which recorded actions may run. After a refusal, later actions of the same reply
     don't run, as they may depend on the refused one."""
 
@@ -53,7 +53,7 @@ class Authoriser:
         self._session = session
         self._refused: set[str] = set()
 
-    def authorise(self, action: Action) -> bool:
+    def permits(self, action: Action) -> bool:
         """Have it decided whether `action` may run, and record that. If it may not, its observation
         is recorded, too."""
         reply = action.reply.id if action.reply else ""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from contextlib import nullcontext
 
 from agentcli.agent.act import (
-    Authoriser,
+    PermissionChecker,
     checkpoint_after_turn,
     execute,
     parallel_groups,
@@ -84,9 +84,9 @@ def work(agent: Agent, session: Session, countdown: Countdown | None) -> Ending:
 
 def act(agent: Agent, session: Session) -> None:
     """Execute the recorded actions that have no observation yet, if they are allowed."""
-    authoriser = Authoriser(agent, session)
+    checker = PermissionChecker(agent, session)
     for group in parallel_groups(session.pending_actions(), agent):
-        execute(agent, session, [action for action in group if authoriser.authorise(action)])
+        execute(agent, session, [action for action in group if checker.permits(action)])
 
 
 def ended_by_model(agent: Agent, session: Session) -> Ending | None:

@@ -21,7 +21,7 @@ from agentcli.events.observations import RequestAdaptedObservation
 from agentcli.events.progress import Notice, Status, StepDone
 from agentcli.interrupts import Countdown, OutOfTime
 from agentcli.memory.context_use import context_use
-from agentcli.messages import Reply, Request, ToolChoice
+from agentcli.messages import Request, ToolChoice
 from agentcli.sessions import inbox
 from agentcli.sessions.session import Session
 from agentcli.sessions.state import AgentState
@@ -37,14 +37,23 @@ def call_model(agent: Agent, session: Session, *, only_text: bool = False) -> No
     """Record what the model says and wants to do next, as one group. With `only_text` it may not
     call tools, and may spend the reserve kept for that. A request that turns out too long is
     shortened, a few times at most. Raises LLMError."""
-    for attempts_left in reversed(range(_MOST_ATTEMPTS)):
+    choice = ToolChoice.NONE if only_text else ToolChoice.AUTO
+    reserve = 0 if only_text else agent.limits.summary_tokens
+    attempts_left = _MOST_ATTEMPTS
+    while True:
         cap, before = _reply_cap(agent, session), len(session.events)
         try:
-            reply = _reply(agent, session, only_text)
+            request = _request(agent, session, choice, reserve)
+            reply = agent.llm.complete(request, session.notify, session.emit)
             break
         except LLMError as error:
+            if error.kind is LLMErrorKind.BUDGET and reserve and not session.state.local_iteration:
+                # If the money is enough for one call only, that is for work, not for a summary.
+                reserve = 0
+                continue
             if error.kind not in _TOO_LONG:
                 raise
+            attempts_left -= 1
             words = error.said or error.message
             condensation = agent.memory.condense_overflow(session.events, cap, words)
             if condensation is not None:
@@ -68,19 +77,6 @@ def _learn(agent: Agent, session: Session, before: int, counted: int, cap: int) 
         _tell_if_cut(agent, session, counted)
     if room:
         agent.memory.model_window.was_measured(agent.memory.tokens_sent + room)
-
-
-def _reply(agent: Agent, session: Session, only_text: bool) -> Reply:
-    if only_text:
-        return _complete(agent, session, ToolChoice.NONE, 0)
-    reserve = agent.limits.summary_tokens
-    try:
-        return _complete(agent, session, ToolChoice.AUTO, reserve)
-    except LLMError as error:
-        # If the money is enough for one call only, that call is for work, not for a summary.
-        if error.kind is not LLMErrorKind.BUDGET or not reserve or session.state.local_iteration:
-            raise
-        return _complete(agent, session, ToolChoice.AUTO, 0)
 
 
 def _reply_cap(agent: Agent, session: Session) -> int:
@@ -121,7 +117,8 @@ def _with_the_largest(error: LLMError, agent: Agent, session: Session) -> LLMErr
     )
 
 
-def _complete(agent: Agent, session: Session, choice: ToolChoice, reserve_tokens: int) -> Reply:
+def _request(agent: Agent, session: Session, choice: ToolChoice, reserve_tokens: int) -> Request:
+    """Return the next request. Raises LLMError if it is too long to be sent."""
     tokens, window = agent.memory.tokens(session.events), agent.memory.model_window
     if window.refuses(tokens):
         raise LLMError(
@@ -143,7 +140,7 @@ def _complete(agent: Agent, session: Session, choice: ToolChoice, reserve_tokens
     if change := agent.prefix.change(request, session.events):
         session.emit(change)
     session.notify(Status("thinking"))
-    return agent.llm.complete(request, session.notify, session.emit)
+    return request
 
 
 def condense(agent: Agent, session: Session) -> None:
@@ -179,7 +176,7 @@ def write_summary(
         if _answer(session.events) or not has_room:
             return bool(_answer(session.events))
     elif _worked_since_last(session.events) and has_room:
-        session.emit(_request(ending))
+        session.emit(_summary_request(ending))
     else:
         return False
     if session.state.agent_state is not AgentState.RUNNING:
@@ -219,7 +216,7 @@ def _answer(events: Sequence[Event]) -> str:
     return ""
 
 
-def _request(ending: Ending) -> MessageAction:
+def _summary_request(ending: Ending) -> MessageAction:
     return MessageAction(
         content=f"[Stop here: {ending.content}. Call no more tools. Say in a few lines, for the "
         "user who gave you the task, what was done, what you know to work, and what is left to "

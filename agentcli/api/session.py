@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import signal
-import threading
 from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, Unpack
 
-from agentcli import interrupts
 from agentcli.agent.ending import TurnResult
-from agentcli.agent.loop import run_turn
 from agentcli.app.attachments import attached
 from agentcli.app.open_session import OpenSession
 from agentcli.app.requirements import RequirementSpec
-from agentcli.errors import TurnInterrupted, UsageError
+from agentcli.errors import UsageError
 from agentcli.events import Event, Progress
 from agentcli.sessions.state import AgentState, State
 
@@ -22,12 +18,10 @@ if TYPE_CHECKING:
     from agentcli.api.options import Images, Respond, SessionOptions
     from agentcli.api.streaming import SessionStreams
 
-_CTRL_C = 130
-
 
 class Session:
-    """A session as programs drive it: `agentcli.Session`. What is recorded of it is kept by the
-    `Session` of agentcli.sessions, which is called StoredSession beside this one.
+    """A session as programs drive it: `agentcli.Session`. It checks what a program gives, and wraps
+    an OpenSession, which does the work.
 
     Use it as a context manager or `close` it: until then no other process can use it.
 
@@ -48,12 +42,8 @@ class Session:
         self._opened = opened
         self._respond = respond
         self._required = required
-        self._working: threading.Thread | None = None
-        self._is_interrupted = False
         self._is_closed = False
         self._streams: SessionStreams | None = None
-        self.result: TurnResult | None = None
-        """The result of the newest turn."""
 
     @classmethod
     def open(cls, **options: Unpack[SessionOptions]) -> Session:
@@ -86,6 +76,11 @@ class Session:
         """What follows from the events: totals, cost, title, folder."""
         return self._opened.session.state
 
+    @property
+    def result(self) -> TurnResult | None:
+        """The result of the newest turn."""
+        return self._opened.result
+
     # --- what is done
 
     def send(self, message: str, images: Images = ()) -> TurnResult:
@@ -99,14 +94,15 @@ class Session:
     def go_on(self) -> TurnResult:
         """Continue with what is left, for example after a limit, an interrupt or a failure of the
         provider."""
-        self._is_interrupted = False
-        result = self.work()
-        while self._respond is not None and _hands_over(result) and not self._is_interrupted:
-            said = self._respond(result.answer)
-            if said is None:
+        self._require_idle()
+        result = self._opened.work()
+        while self._respond is not None and not self._opened.is_interrupted:
+            if result.ending.agent_state is not AgentState.AWAITING_USER_INPUT:
+                break
+            if (said := self._respond(result.answer)) is None:
                 break
             self.say(said)
-            result = self.work()
+            result = self._opened.work()
         return result
 
     def stream(
@@ -134,31 +130,10 @@ class Session:
             raise UsageError("the message is empty")
         self._opened.say(message, urls, message, self._required)
 
-    def work(self) -> TurnResult:
-        """Work one turn on what was said."""
-        self._require_idle()
-        with (
-            interrupts.stoppable_thread() as self._working,
-            interrupts.ctrl_c_interrupts() as heard,
-        ):
-            try:
-                self.result = run_turn(self._opened.agent, self._opened.session)
-            finally:
-                self._working = None
-        if heard and not self._is_interrupted and self.result.exit_code == _CTRL_C:
-            raise KeyboardInterrupt
-        return self.result
-
     def interrupt(self) -> bool:
         """End the turn that is going on, which then has the result of an interrupted one. May be
         called from any thread; returns False if no turn is going on."""
-        thread = self._working
-        self._is_interrupted = thread is not None
-        if thread is threading.main_thread():
-            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
-        elif thread is not None:
-            interrupts.stop_thread(thread, TurnInterrupted("interrupted", _CTRL_C))
-        return self._is_interrupted
+        return self._opened.interrupt()
 
     def close(self) -> None:
         """End what its commands left running, and let other processes use the session. Raises
@@ -169,7 +144,7 @@ class Session:
             self._streams.stop(self.interrupt)
         self._require_idle()
         self._is_closed = True
-        self._opened.close(self.result.ending.reason if self.result else "failed")
+        self._opened.close()
         if self._streams is not None:
             self._streams.close()
 
@@ -180,9 +155,5 @@ class Session:
         if self._streams is not None and self._streams.is_open and not self._streams.is_here():
             told = "go through it to its end, leave its loop, or close() it"
             raise UsageError("a stream of the session is not over", hint=told)
-        if self._working is not None:
+        if self._opened.is_working:
             raise UsageError("the session is at work", hint="another one may be opened beside it")
-
-
-def _hands_over(result: TurnResult) -> bool:
-    return result.ending.agent_state is AgentState.AWAITING_USER_INPUT

@@ -30,8 +30,7 @@ from agentcli.app.containment import Containment, NameFolders, with_named_folder
 from agentcli.app.hooks import NO_PROJECT_HOOKS, ProjectHooks, session_hooks
 from agentcli.app.models import SideModels, check_memory, limits_of, require_prices
 from agentcli.app.open_session import OpenSession, close_session
-from agentcli.app.policy.parts import PolicyParts
-from agentcli.app.policy.session_policy import SessionPolicy, check_rules, why_unread
+from agentcli.app.policy import PolicyParts, SessionPolicy, check_rules, why_unread
 from agentcli.app.requirements import RequirementChecker, RequirementSpec
 from agentcli.app.resume import (
     change_messages,
@@ -178,7 +177,7 @@ class AgentBuilder:
                 session = Session.create(prepared.containment.session_folder)
                 undo.callback(close_session, session, fresh=True)
             session.subscribe(*subscribers(session))
-            opened = self._brought_up(session, prepared, undo)
+            opened = self._assemble(session, prepared, undo)
             session.emit(self._started(session, prepared, name=name))
             session.emit(
                 SystemMessageAction(
@@ -216,7 +215,7 @@ class AgentBuilder:
             before = last_writable(session.events, str(self.workspace))
             model = model or session.state.model
             prepared = self._prepared(folder, model, session.state, before)
-            opened = self._brought_up(session, prepared, undo, system_message)
+            opened = self._assemble(session, prepared, undo, system_message)
             facts = prepared.containment.facts()
             changed = list(change_messages(session, self.workspace, facts, was_here=was_here))
             session.emit(self._started(session, prepared, resumed=True))
@@ -266,7 +265,7 @@ class AgentBuilder:
         text = manager.system_text(facts)
         return self.role.system_text(text) if self.role else text
 
-    def _brought_up(
+    def _assemble(
         self,
         session: Session,
         prepared: Prepared,
@@ -276,7 +275,7 @@ class AgentBuilder:
         """Return `session` with all that works on it, started. `system_message` has the tools that
         it was begun with; None if it is new. When this returns, `undo` closes all of it."""
         servers = start_servers(prepared.containment, session, prepared.redactor.learn, undo)
-        opened = self._open(session, prepared, servers, system_message)
+        opened = self._wire(session, prepared, servers, system_message)
         opened.fresh = system_message is None
         with shield():
             undo.pop_all()
@@ -286,7 +285,7 @@ class AgentBuilder:
         opened.knowledge.begin(session.events)
         return opened
 
-    def _open(
+    def _wire(
         self,
         session: Session,
         prepared: Prepared,

@@ -13,7 +13,7 @@ from agentcli.agent.ending import Limits
 from agentcli.app.configuration.places import user_file
 from agentcli.app.containment import Containment
 from agentcli.app.open_session import OpenSession
-from agentcli.app.policy.session_policy import SessionPolicy
+from agentcli.app.policy import SessionPolicy
 from agentcli.errors import ToolError
 from agentcli.events.actions import SystemMessageAction
 from agentcli.knowledge.definitions import AgentDefinition, find_agents

@@ -20,8 +20,7 @@ from typing import Protocol, TypeVar
 from agentcli import interrupts
 from agentcli.agent.agent import Approver, Policy
 from agentcli.agent.ending import MAX_TURNS, NEEDS_APPROVAL, TurnResult
-from agentcli.agent.loop import run_turn
-from agentcli.agent.replies import last_answer
+from agentcli.agent.replies import ending_of_reply, last_answer
 from agentcli.app.agents import ChildBuilder
 from agentcli.app.open_session import OpenSession
 from agentcli.app.resume import discard_unfinished
@@ -302,18 +301,18 @@ class ChildRun:
 
     def work(self) -> None:
         assert self._opened is not None
-        agent = self._opened.agent
-        agent = replace(agent, policy=_WithGrants(agent.policy, self.grants))
+        opened = self._opened
+        opened.agent = replace(opened.agent, policy=_WithGrants(opened.agent.policy, self.grants))
         if self.reads_only:
             # It has nothing to keep or to watch, and only the main thread may do either.
-            agent = replace(agent, checkpointer=None, git=None)
-        self.result = run_turn(agent, self._opened.session)
+            opened.agent = replace(opened.agent, checkpointer=None, git=None)
+        self.result = opened.work()
 
     def close(self) -> None:
         opened, self._opened = self._opened, None
         if opened is not None:
             self.new_grants = opened.session.state.grants
-            opened.close(self.result.ending.reason if self.result else "failed")
+            opened.close()
 
     def _open(
         self, builder: ChildBuilder, notify: Callable[[Progress], None]
@@ -321,24 +320,49 @@ class ChildRun:
         """Return the child's session with its task; None if it has already finished."""
         given = self.delegation
 
-        def subscribers(session: Session) -> list[Subscriber]:
-            return [Follower(session, given.action.id, notify)]
-
-        events = discard_unfinished(given.folder)
-        if not events:
-            opened = builder.create(subscribers, folder=given.folder)
-        elif not has_task(events, given.key):
-            opened = builder.reopen(given.folder, subscribers, has_message=True)
-        elif is_over(events):
-            return None
-        else:
-            return builder.reopen(given.folder, subscribers)
-        with opened.closed_on_failure():
+        def say(opened: OpenSession) -> None:
             task = MessageAction(content=given.action.task, source=Source.USER, delegated=given.key)
             opened.session.emit(task)
             opened.fresh = False
             opened.knowledge.inform(opened.session)
-        return opened
+
+        return open_for_task(
+            builder,
+            given.folder,
+            lambda session: [Follower(session, given.action.id, notify)],
+            has_task=lambda events: has_task(events, given.key),
+            is_over=is_over,
+            say=say,
+        )
+
+
+def open_for_task(
+    builder: ChildBuilder,
+    folder: Path,
+    subscribers: Callable[[Session], Sequence[Subscriber]],
+    *,
+    has_task: Callable[[Sequence[Event]], bool],
+    is_over: Callable[[Sequence[Event]], bool],
+    say: Callable[[OpenSession], None],
+) -> OpenSession | None:
+    """Open the session in `folder`, which need not exist, wherever an earlier process left it;
+    `say` gives it its task if it has none yet. Return None if it is over. Raises as AgentBuilder
+    does."""
+    events = discard_unfinished(folder)
+    if has_task(events):
+        if is_over(events):
+            return None
+        # One that was stopped after its last reply has nothing left to do but to record its end.
+        is_answered = ending_of_reply(events, interactive=False) is not None
+        return builder.reopen(folder, subscribers, has_message=is_answered)
+    opened = (
+        builder.reopen(folder, subscribers, has_message=True)
+        if events
+        else builder.create(subscribers, folder=folder)
+    )
+    with opened.closed_on_failure():
+        say(opened)
+    return opened
 
 
 @dataclass(frozen=True)

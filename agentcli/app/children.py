@@ -22,7 +22,7 @@ from agentcli.app.child_run import (
     run_in_parallel,
 )
 from agentcli.app.containment import TMP_FOLDER
-from agentcli.app.policy.session_policy import SessionPolicy
+from agentcli.app.policy import SessionPolicy
 from agentcli.errors import LLMError, LLMErrorKind, ToolError, TurnInterrupted
 from agentcli.events import Observation
 from agentcli.events.actions import AgentDelegateAction

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
+from agentcli import interrupts
 from agentcli.agent.agent import Agent
+from agentcli.agent.ending import TurnResult
+from agentcli.agent.loop import run_turn
 from agentcli.app import attachments, knowledge, session_tools
 from agentcli.app.attachments import with_images
-from agentcli.app.policy.session_policy import SessionPolicy
+from agentcli.app.policy import SessionPolicy
 from agentcli.app.requirements import RequirementSpec
 from agentcli.app.session_tools import remove_scratch
-from agentcli.errors import SessionError, UsageError
+from agentcli.errors import SessionError, TurnInterrupted, UsageError
 from agentcli.events import Source
 from agentcli.events.actions import AgentDelegateAction, MessageAction, is_user_message
 from agentcli.events.progress import Notice
@@ -29,12 +34,15 @@ if TYPE_CHECKING:
     from agentcli.sandbox.loopback import OpenPort
 
 _MOST_NAMED = 20
+_CTRL_C = 130
 
 
 @dataclass
 class OpenSession:
-    """An open session. `close` ends the shell and releases the lock; a new session (`fresh`) that
-    never got its task is removed, as there is nothing to continue."""
+    """An open session, as a program, a terminal, an editor, a worker of a batch and a parent drive
+    it: `say` something, let it `work` a turn, `close` it. That ends the shell and releases the
+    lock; a new session (`fresh`) that never got its task is removed, as there is nothing to
+    continue."""
 
     session: Session
     agent: Agent
@@ -48,6 +56,12 @@ class OpenSession:
     """Ports of servers that the session's commands started, opened for the user."""
     servers: ToolServers | None = None
     """The tool servers, if there are any."""
+    result: TurnResult | None = field(default=None, init=False)
+    """The result of the newest turn."""
+    is_interrupted: bool = field(default=False, init=False)
+    """Whether `interrupt` ended the newest turn."""
+    _working: threading.Thread | None = field(default=None, init=False)
+    """The thread that works on a turn."""
     _begun: bool = field(default=False, init=False)
     """Whether the hooks know of the session, so that they must be told when it ends."""
 
@@ -89,6 +103,37 @@ class OpenSession:
         self.fresh = False
         attachments.show(named, self.session, self.context)
         self.knowledge.inform(self.session)
+
+    def work(self) -> TurnResult:
+        """Work one turn on what was said; the result says how it ended. Raises SessionError, and
+        KeyboardInterrupt after Ctrl-C in a program that leaves it to Python."""
+        self.is_interrupted = False
+        with (
+            interrupts.stoppable_thread() as self._working,
+            interrupts.ctrl_c_interrupts() as heard,
+        ):
+            try:
+                self.result = run_turn(self.agent, self.session)
+            finally:
+                self._working = None
+        if heard and not self.is_interrupted and self.result.exit_code == _CTRL_C:
+            raise KeyboardInterrupt
+        return self.result
+
+    @property
+    def is_working(self) -> bool:
+        return self._working is not None
+
+    def interrupt(self) -> bool:
+        """End the turn that is going on, which then has the result of an interrupted one. May be
+        called from any thread; returns False if no turn is going on."""
+        thread = self._working
+        self.is_interrupted = thread is not None
+        if thread is threading.main_thread():
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        elif thread is not None:
+            interrupts.stop_thread(thread, TurnInterrupted("interrupted", _CTRL_C))
+        return self.is_interrupted
 
     def require(self, required: RequirementSpec | None) -> None:
         """Record what is required of the work that is left, unless it is required already."""
@@ -133,8 +178,10 @@ class OpenSession:
         """Return the commands in the background that `close` would end."""
         return [job for job in self.context.shell.jobs if not job.look()]
 
-    def close(self, reason: str = "ended") -> None:
-        """Close everything. `reason` tells the hooks how the turn ended."""
+    def close(self, reason: str = "") -> None:
+        """Close everything. `reason` tells the hooks how the work ended; by default as the newest
+        turn did."""
+        reason = reason or (self.result.ending.reason if self.result else "failed")
         with ExitStack() as stack:
             stack.callback(close_session, self.session, fresh=self.fresh)
             stack.callback(remove_scratch, self.session)
@@ -150,6 +197,12 @@ class OpenSession:
             if self.hooks is not None and self._begun:
                 self._begun = False
                 self.hooks.ended(self.session, reason)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
 
     @contextmanager
     def closed_on_failure(self) -> Iterator[None]:

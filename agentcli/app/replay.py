@@ -19,7 +19,7 @@ from typing import Any
 
 from agentcli.app.agent_builder import AgentBuilder
 from agentcli.app.containment import Containment
-from agentcli.app.policy.session_policy import reading_rules
+from agentcli.app.policy import reading_rules
 from agentcli.app.recorder import ReplayCopy
 from agentcli.app.resume import system_message
 from agentcli.app.session_tools import remove_scratch, tool_context

@@ -20,12 +20,10 @@ from typing import Any, NoReturn, TextIO
 from agentcli import interrupts
 from agentcli.agent.ending import MAX_BUDGET, MAX_TIME, MAX_TURNS
 from agentcli.agent.replies import last_answer
-from agentcli.api.resumable import last_state_change, open_for_task
-from agentcli.api.session import Session
 from agentcli.app.agent_builder import AgentBuilder
 from agentcli.app.builders import load_builder
 from agentcli.app.check import Check
-from agentcli.app.child_run import Follower
+from agentcli.app.child_run import Follower, open_for_task
 from agentcli.app.configuration.store import use_configured_store
 from agentcli.batch.folders import BatchFolders, TaskPlace, TaskRecord, task_record
 from agentcli.batch.task import Activity, CheckOutcome, Order, Report, Result, Status
@@ -38,6 +36,9 @@ from agentcli.errors import (
     internal_errors,
     os_error_text,
 )
+from agentcli.events import Source
+from agentcli.events.actions import MessageAction
+from agentcli.events.conversation import newest
 from agentcli.events.observations import AgentStateChangedObservation
 from agentcli.events.progress import ChildProgress
 from agentcli.security.redact import Redactor, masked_values
@@ -155,15 +156,19 @@ def _work(
     opened = open_for_task(
         builder,
         folder,
-        order.task.prompt,
-        lambda change: _is_over(change, order),
         lambda session: [Follower(session, 0, follow)],
+        has_task=lambda events: any(
+            isinstance(e, MessageAction) and e.source is Source.USER for e in events
+        ),
+        is_over=lambda events: _is_over(newest(events, AgentStateChangedObservation), order),
+        # Nobody typed the task, so files in /tmp that it names are not shown to the session.
+        say=lambda opened: opened.say(order.task.prompt),
     )
     if opened is None:
         return
-    with Session(opened) as session:
-        ending = session.work().ending
-        state, limits = session.state, opened.agent.limits
+    with opened:
+        ending = opened.work().ending
+        state, limits = opened.session.state, opened.agent.limits
     if ending.agent_state is not AgentState.PAUSED or ending.reason in (MAX_TURNS, MAX_TIME):
         return
     if ending.reason != MAX_BUDGET:
@@ -172,7 +177,9 @@ def _work(
         raise _BudgetUsedUp(limits.spent_usd(state) + state.abandoned_usd)
 
 
-def _is_over(change: AgentStateChangedObservation, order: Order) -> bool:
+def _is_over(change: AgentStateChangedObservation | None, order: Order) -> bool:
+    if change is None:
+        return False
     if change.agent_state == AgentState.PAUSED and change.reason == MAX_BUDGET:
         return _own_budget(order)
     if order.again and change.agent_state == AgentState.ERROR:
@@ -213,7 +220,7 @@ def _result(
     worked_s: float,
 ) -> Result:
     """Return the result that follows from the session."""
-    last = last_state_change(record.events)
+    last = newest(record.events, AgentStateChangedObservation)
     exit_code = last.exit_code if last is not None and last.exit_code is not None else 1
     return Result(
         id=order.task.id,

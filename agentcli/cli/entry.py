@@ -10,8 +10,10 @@ import os
 import sys
 import termios
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from agentcli import interrupts
@@ -24,49 +26,68 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
 
-def run_program(arguments: list[str]) -> int:
-    """Run `agent ARGUMENTS`, after preparing signals and standard streams as the other modules
-    expect them."""
+@dataclass
+class Outcome:
+    """The exit code of the program, once a command has ended."""
+
+    code: int = 0
+
+
+@contextmanager
+def reporting(arguments: list[str]) -> Iterator[Outcome]:
+    """Prepare signals and standard streams as the other modules expect them; report any failure of
+    the block, in which `agent ARGUMENTS` is run, and set the exit code."""
     prepare_streams()
     interrupts.install()
+    outcome = Outcome()
     try:
-        code = _run(arguments)
+        with _reported(arguments, outcome):
+            yield outcome
     except TurnInterrupted as interrupt:
         # The interrupt came while the outcome was being reported.
-        code = interrupt.exit_code
+        outcome.code = interrupt.exit_code
     interrupts.mark_outcome_decided()
     try:
         sys.stdout.flush()
     except BrokenPipeError:
-        return code or _EXIT_STDOUT_CLOSED
+        outcome.code = outcome.code or _EXIT_STDOUT_CLOSED
     except OutputError as error:
         failed = _fail([], error.exit_code, error.message)
-        return code or failed
-    return code
+        outcome.code = outcome.code or failed
 
 
-def _run(arguments: list[str]) -> int:
+@contextmanager
+def _reported(arguments: list[str], outcome: Outcome) -> Iterator[None]:
     try:
         with internal_errors(_report_bug, OSError):
-            arguments = without_command.as_chat(arguments)
-            with _prompt() if without_command.opens_conversation(arguments) else nullcontext():
-                with interrupts.shield():
-                    from agentcli.cli.command_tree import dispatch  # interrupts now end in words
-                return dispatch(arguments)
+            yield
     except AgentError as error:
-        return _fail(arguments, error.exit_code, error.message, error.hint)
+        outcome.code = _fail(arguments, error.exit_code, error.message, error.hint)
     except TurnInterrupted as interrupt:
-        return _fail(arguments, interrupt.exit_code, interrupt.reason)
+        outcome.code = _fail(arguments, interrupt.exit_code, interrupt.reason)
     except (BrokenPipeError, SystemExit):
         # The command-line library turns a closed pipe into an exit of its own.
-        return _EXIT_STDOUT_CLOSED
+        outcome.code = _EXIT_STDOUT_CLOSED
     except OSError as error:
         if error.errno == errno.EIO and not error.filename and not os.isatty(0):
             # The terminal is gone, even if its signal has not arrived yet.
-            return _EXIT_HUNG_UP
+            outcome.code = _EXIT_HUNG_UP
+            return
         # A full or read-only disk or another user's file is no bug of this program.
         hint = "free some space or fix the permissions there" if error.filename else ""
-        return _fail(arguments, 1, os_error_text(error), hint)
+        outcome.code = _fail(arguments, 1, os_error_text(error), hint)
+
+
+@contextmanager
+def dispatcher(arguments: list[str]) -> Iterator[Callable[[], int]]:
+    """Yield a function that runs `agent ARGUMENTS` and returns its exit code. For a conversation
+    the prompt is shown until the block ends, so that the user can type before the command line is
+    parsed."""
+    arguments = without_command.as_chat(arguments)
+    with _prompt() if without_command.opens_conversation(arguments) else nullcontext():
+        with interrupts.shield():
+            from agentcli.cli.command_tree import dispatch  # interrupts are reported in words now
+        yield partial(dispatch, arguments)
 
 
 def _report_bug(error: Exception) -> AgentError:
@@ -84,7 +105,6 @@ def _report_bug(error: Exception) -> AgentError:
 
 @contextmanager
 def _prompt() -> Iterator[None]:
-    """Show the prompt, so that the user can type before the command line is parsed."""
     with interrupts.shield():
         from agentcli.cli.conversation import launch
 

@@ -34,9 +34,10 @@ def main() -> NoReturn:
         from agentcli.cli.completion.complete import main as complete
 
         os._exit(complete(sys.argv[2:]))
-    from agentcli.cli.entry import run_program
+    from agentcli.cli.entry import dispatcher, reporting
 
-    code = run_program(sys.argv[1:])
+    with reporting(sys.argv[1:]) as outcome, dispatcher(sys.argv[1:]) as run:
+        outcome.code = run()
     # The interpreter's normal exit would take apart thousands of modules that nobody needs any
     # more.
-    os._exit(code)
+    os._exit(outcome.code)

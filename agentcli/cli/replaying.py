@@ -27,8 +27,7 @@ from agentcli.checkpoints.checkpointer import checkpoints_of
 from agentcli.cli.builders import builder_for, redactor
 from agentcli.cli.error_reporting import print_error
 from agentcli.cli.flags import Flags
-from agentcli.cli.running.new_session import NewSession
-from agentcli.cli.running.work import work
+from agentcli.cli.running.work import NewSession, work
 from agentcli.cli.sessions.selector import clean_up_interrupted_work, selected_session
 from agentcli.cli.terminal import working
 from agentcli.cli.user_paths import here, named_file, named_folder, resolved_target

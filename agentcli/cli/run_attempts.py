@@ -29,10 +29,9 @@ from agentcli.checkpoints.snapshots import Change
 from agentcli.cli.attempts_view import AttemptProgress, AttemptsView, best_of
 from agentcli.cli.builders import given_settings, redactor
 from agentcli.cli.flags import Flags
-from agentcli.cli.running.inputs import Opening, UserInput
 from agentcli.cli.running.outcome import OutcomeReporter
-from agentcli.cli.running.stdin import kept_on_failure
-from agentcli.cli.running.work import one_turn, report_failures
+from agentcli.cli.running.stdin import UserInput, kept_on_failure
+from agentcli.cli.running.work import Opening, one_turn
 from agentcli.cli.sessions.selector import clean_up_interrupted_work
 from agentcli.cli.terminal import working
 from agentcli.cli.user_questions import asking_builder
@@ -87,7 +86,9 @@ def _attempt(
         said.record(builder, session, required)
         return session
 
-    code = report_failures(outcome, lambda: one_turn(opened(), quiet, outcome))
+    with outcome.reporting(), one_turn(opened(), quiet, outcome) as at_work:
+        outcome.finish(at_work.work())
+    code = outcome.exit_code
     if outcome.session is None or not outcome.session.state.title:
         return code
     # One that did not come to its end is not checked.
@@ -179,8 +180,7 @@ def run_attempts(
     """Run the attempts, bring in the best and report the outcome; return the exit code. `original`
     reads the session to continue, once `opening` has found it."""
     outcome = OutcomeReporter(flags)
-
-    def run() -> int:
+    with outcome.reporting():
         use_configured_store(given_settings(flags))
         workspace = opening.workspace(flags.folder)
         builder = asking_builder(flags, workspace, outcome.renderer, approves=False)
@@ -199,9 +199,8 @@ def run_attempts(
             attempts, copies = made
             race = _Race(flags, builder, options, attempts, outcome)
             race.run(copies, said)
-            return outcome.finish_as(race.finish())
-
-    return report_failures(outcome, run)
+            outcome.finish_as(race.finish())
+    return outcome.exit_code
 
 
 @dataclass

@@ -282,7 +282,7 @@ class Session:
         if full is None:
             return
         try:
-            self.close_pending(*["Not started: the disk was full."] * 2)
+            self.abandon_pending(*["Not started: the disk was full."] * 2)
             if AgentState.ERROR in TRANSITIONS[self.state.agent_state]:
                 self.change_state(AgentState.ERROR, "disk_full", full.message, full.exit_code)
         finally:
@@ -320,12 +320,12 @@ class Session:
         if agent_state is not AgentState.RUNNING:
             self._store.save_state(self.state)
 
-    def close_pending(self, first: str, others: str) -> None:
-        """Give every open action except leading delegations its observation: `first` for the one in
-        progress (and the reads beside it), `others` for those not begun."""
+    def abandon_pending(self, running: str, queued: str) -> None:
+        """Give every open action except leading delegations its observation: `running` for the one
+        in progress (and the reads beside it), `queued` for those not begun."""
         open_ones = without_delegated(list(self._pending.values()))
         for action, begun in list(with_may_have_begun(open_ones)):
-            content = first if begun else others
+            content = running if begun else queued
             self.emit(ErrorObservation(error_id="interrupted", content=content, cause=action.id))
 
     def close(self) -> None:
@@ -369,7 +369,7 @@ class Session:
             )
             delegated = isinstance(first, AgentDelegateAction)
             told = delegated or interruption_was_recorded(self.events)
-            self.close_pending(not_started if told else unknown, not_started)
+            self.abandon_pending(not_started if told else unknown, not_started)
         if self.state.agent_state not in (AgentState.IDLE, AgentState.PAUSED) and (
             AgentState.PAUSED in TRANSITIONS[self.state.agent_state]
         ):

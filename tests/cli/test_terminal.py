@@ -13,7 +13,7 @@ import threading
 import pexpect
 import pytest
 
-from agentcli.cli import command_tree, entry
+from agentcli.cli import entry
 from tests.conftest import LIMIT_S
 from tests.emulated import Emulated
 from tests.scripted import bash, call, write
@@ -162,12 +162,11 @@ def test_escapes_from_model_and_tools_never_act(agent, serve, at_terminal):
 
 @pytest.mark.parametrize("kind", [OSError, termios.error])
 def test_a_terminal_that_is_gone_before_its_signal_came_is_no_bug(monkeypatch, kind):
-    def run(arguments):
-        raise kind(errno.EIO, os.strerror(errno.EIO))
-
-    monkeypatch.setattr(command_tree, "dispatch", run)
     monkeypatch.setattr(os, "isatty", lambda descriptor: False)
-    assert entry._run(["run", "x"]) == 143
+    outcome = entry.Outcome()
+    with entry._reported(["run", "x"], outcome):
+        raise kind(errno.EIO, os.strerror(errno.EIO))
+    assert outcome.code == 143
 
 
 PAGER = "sh -c 'echo PAGED; cat; echo END'"

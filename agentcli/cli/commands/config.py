@@ -11,7 +11,7 @@ from agentcli.app.configuration.places import PROJECT_FILE, resolve_workspace, u
 from agentcli.app.configuration.settings_file import set_in_file
 from agentcli.app.configuration.store import without_password
 from agentcli.app.configuration.trust import load_with_trust, require_outside_session
-from agentcli.app.policy.rules import settings_rules
+from agentcli.app.policy import settings_rules
 from agentcli.cli.builders import builder_for, report_config_error
 from agentcli.cli.error_reporting import print_error
 from agentcli.cli.options import Json, argument, option

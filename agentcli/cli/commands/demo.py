@@ -16,8 +16,7 @@ from typing import Annotated
 from agentcli.cli.builders import builder_for
 from agentcli.cli.flags import Flags
 from agentcli.cli.options import option
-from agentcli.cli.running.new_session import NewSession
-from agentcli.cli.running.work import work
+from agentcli.cli.running.work import NewSession, work
 from agentcli.errors import ConfigError, UsageError
 from agentcli.system.programs import find_program
 

@@ -65,7 +65,7 @@ def fork(
     if not message and model is None:
         print(f'agent resume {done.session_id} "…"')
         return 0
-    from agentcli.cli.running.stored_session import continue_session
+    from agentcli.cli.running.work import continue_session
 
     return continue_session(home() / "sessions" / done.session_id, message or None, model)
 

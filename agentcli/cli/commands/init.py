@@ -15,8 +15,7 @@ from agentcli.cli.flags import Flags, with_flags
 @with_flags
 def init(flags: Flags) -> int:
     # Help and wrong flags don't need the modules of sessions, which take 0.3 s to load.
-    from agentcli.cli.running.new_session import NewSession
-    from agentcli.cli.running.work import work
+    from agentcli.cli.running.work import NewSession, work
 
     return work(flags, NewSession(INIT_TASK, flags))
 

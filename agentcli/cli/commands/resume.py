@@ -30,13 +30,19 @@ def resume(
     try_models: TryModels = None,
 ) -> int:
     # Help and wrong flags don't need the modules of sessions, which take 0.3 s to load.
-    from agentcli.cli.running.stored_session import work_in_stored
+    from agentcli.cli.running.work import ContinuedSession, work
     from agentcli.cli.sessions.selector import SessionSelector
 
     if last and message is None:
         session, message = None, session
     which = SessionSelector(session, newest=last, everywhere=everywhere)
-    return work_in_stored(flags, which, message, tries, try_models or [])
+    stored, models = ContinuedSession(which, message, flags), try_models or []
+    if tries is None and not models:
+        return work(flags, stored)
+    from agentcli.cli.run_attempts import AttemptOptions, run_attempts
+
+    options = AttemptOptions(tries or len(models), models)
+    return run_attempts(flags, stored, options, stored.record)
 
 
 COMMAND = resume

@@ -79,7 +79,7 @@ def in_shell(
     report.show(as_json=as_json)
     if not message:
         return 0
-    from agentcli.cli.running.stored_session import continue_session
+    from agentcli.cli.running.work import continue_session
 
     return continue_session(target.folder, message)
 

@@ -34,36 +34,30 @@ def run_once(
     tries: TryCount = None,
     try_models: TryModels = None,
 ) -> int:
-    models = try_models or []
-    if session is None and not continue_newest:
-        return _work_in_new(flags, task, name, record, tries, models)
-    if name is not None:
-        raise UsageError(
-            "--name is for a new session", hint="to name an existing session: agent sessions rename"
-        )
-    if record is not None:
-        raise UsageError(
-            "--record is for a new session",
-            hint="to record an existing session: agent replay --save FILE",
-        )
     # Help and wrong flags don't need the modules of sessions, which take 0.3 s to load.
-    from agentcli.cli.running.stored_session import work_in_stored
-    from agentcli.cli.sessions.selector import SessionSelector
+    from agentcli.cli.running.work import ContinuedSession, NewSession, work
 
-    which = SessionSelector(session, newest=continue_newest)
-    return work_in_stored(flags, which, task, tries, models)
+    models = try_models or []
+    if session is not None or continue_newest:
+        if name is not None:
+            raise UsageError(
+                "--name is for a new session",
+                hint="to name an existing session: agent sessions rename",
+            )
+        if record is not None:
+            raise UsageError(
+                "--record is for a new session",
+                hint="to record an existing session: agent replay --save FILE",
+            )
+        from agentcli.cli.sessions.selector import SessionSelector
 
+        stored = ContinuedSession(SessionSelector(session, newest=continue_newest), task, flags)
+        if tries is None and not models:
+            return work(flags, stored)
+        from agentcli.cli.run_attempts import AttemptOptions, run_attempts
 
-def _work_in_new(
-    flags: Flags,
-    task: str | None,
-    name: str | None,
-    record: Path | None,
-    tries: int | None,
-    models: list[str],
-) -> int:
-    from agentcli.cli.running.new_session import NewSession
-
+        options = AttemptOptions(tries or len(models), models)
+        return run_attempts(flags, stored, options, stored.record)
     if tries is not None or models:
         from agentcli.cli.run_attempts import AttemptOptions, run_attempts
 
@@ -71,8 +65,6 @@ def _work_in_new(
             raise UsageError("--record is for one session, not for several tries")
         options = AttemptOptions(tries or len(models), models, name)
         return run_attempts(flags, NewSession(task, flags), options)
-    from agentcli.cli.running.work import work
-
     if record is None:
         return work(flags, NewSession(task, flags, name))
     from agentcli.cli.replaying import RunRecorder

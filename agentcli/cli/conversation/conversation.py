@@ -8,7 +8,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
-from agentcli.api.session import Session as DrivenSession
 from agentcli.app.agent_builder import AgentBuilder, Prepared
 from agentcli.app.attachments import attached, with_images
 from agentcli.app.configuration.config import require_unmanaged
@@ -344,7 +343,7 @@ class Conversation:
         self.control.begin_work()
         try:
             with unshielded():
-                result = DrivenSession(opened).work()
+                result = opened.work()
         except TurnInterrupted as interrupt:
             result = interruption_result(interrupt)
         except (AgentError, OSError) as error:

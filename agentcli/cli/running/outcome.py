@@ -6,8 +6,8 @@ import os
 import stat
 import sys
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
@@ -17,7 +17,7 @@ from agentcli.agent.ending import Ending, TurnResult
 from agentcli.app.attachments import named_before
 from agentcli.app.containment import TMP_FOLDER
 from agentcli.app.undo import files_changed
-from agentcli.cli.error_reporting import print_error
+from agentcli.cli.error_reporting import internal_error, print_error
 from agentcli.cli.flags import Flags
 from agentcli.cli.user_paths import write_to_named
 from agentcli.errors import (
@@ -26,6 +26,7 @@ from agentcli.errors import (
     SessionError,
     TurnInterrupted,
     UsageError,
+    internal_errors,
     os_error_text,
 )
 from agentcli.events.conversation import newest
@@ -178,6 +179,24 @@ class OutcomeReporter:
             self._notifier.close()
         with suppress(OSError):
             self.renderer.close()
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code of the outcome, once it is reported."""
+        return self._exit_code or 0
+
+    @contextmanager
+    def reporting(self) -> Iterator[None]:
+        """Report a failure of the block, whatever it is, as the outcome."""
+        try:
+            # Even a bug ends the run like any failure: the session is named, and what there is is
+            # shown.
+            with internal_errors(internal_error, OSError):
+                yield
+        except (AgentError, OSError) as error:
+            self.finish(failure_result(error), has_answer=False)
+        except TurnInterrupted as interrupt:
+            self.finish(interruption_result(interrupt))
 
     def finish(self, result: TurnResult, *, has_answer: bool = True) -> int:
         """Write the answer, if there is one, and the closing line, once. Returns the exit code."""

@@ -1,4 +1,5 @@
-"""Standard input as a task or as material for one."""
+"""What a user says to a run: words on the command line, and standard input as a task or as material
+for one."""
 
 from __future__ import annotations
 
@@ -10,14 +11,20 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
 from tempfile import SpooledTemporaryFile
+from typing import TYPE_CHECKING
 
 from agentcli.errors import UsageError
 from agentcli.ui.text import say_note
+
+if TYPE_CHECKING:
+    from agentcli.app.agent_builder import AgentBuilder
+    from agentcli.app.open_session import OpenSession
+    from agentcli.app.requirements import RequirementSpec
 
 _CHUNK = 1 << 16
 _MOST_BYTES = 50_000_000
@@ -196,3 +203,38 @@ def _read() -> bytes:
         return os.read(0, _CHUNK)
     except OSError as error:
         raise UsageError(f"stdin can't be read: {error.strerror}", hint="see --no-stdin") from error
+
+
+@dataclass(frozen=True)
+class UserInput:
+    """What a user says to a session. `message` is what the command line says; if it is None,
+    stdin is the whole message. `piped` is what came through stdin; if it is None, nothing is said
+    and the session just continues. Images are data URLs."""
+
+    message: str | None = None
+    piped: Piped | None = None
+    image_urls: tuple[str, ...] = ()
+
+    def record(
+        self, builder: AgentBuilder, opened: OpenSession, required: RequirementSpec | None
+    ) -> None:
+        """Record this in the session, which is closed if that fails. `required` is what the work
+        must come to."""
+        with opened.closed_on_failure():
+            if self.piped is None:
+                opened.require(required)
+                return
+            outputs, limit = opened.session.outputs, builder.settings.input.stdin_max_bytes
+            text = with_piped(self.message, self.piped, outputs, limit)
+            opened.say(text, self.image_urls, self.message or "", required)
+
+    def copied(self) -> UserInput:
+        """Copy this for another process; sharing a file would mean sharing its read position."""
+        return replace(self, piped=self.piped and self.piped.copied())
+
+
+def piped_beside(builder: AgentBuilder, no_stdin: bool) -> Piped:
+    if no_stdin or not is_piped():
+        return Piped()
+    waits = builder.settings.input
+    return read_beside_task(waits.stdin_notice_s, waits.stdin_limit_s, say_note)

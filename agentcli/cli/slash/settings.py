@@ -9,7 +9,7 @@ from typing import get_args
 
 from agentcli.app.agent_builder import AgentBuilder
 from agentcli.app.containment import ITS_PAGES, open_port
-from agentcli.app.policy.rules import forget_rule, rules_in_force
+from agentcli.app.policy import forget_rule, rules_in_force
 from agentcli.cli.commands.notes import NOTES, notes_of
 from agentcli.cli.conversation.conversation import Conversation
 from agentcli.cli.conversation.user_programs import edit
