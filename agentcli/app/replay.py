@@ -298,7 +298,7 @@ class _Replay:
         """Return one normaliser for what was recorded then, and one for what comes now."""
         copy, own = self._copy, self._context.own
         return (
-            Normaliser(self._paths.aliases(), copy.session_id, own, then, copy.lent),
+            Normaliser(self._paths.aliases, copy.session_id, own, then, copy.lent),
             Normaliser(
                 self._paths.recorded_names(), copy.session_id, own, datetime.now(UTC), copy.lent
             ),

@@ -26,7 +26,7 @@ from agentcli.page.markup import (
     script_json,
 )
 from agentcli.page.steps import plots, series_of, window_data
-from agentcli.page.timeline import ChildPrefixes, History, Timeline, time_element, turn_links
+from agentcli.page.timeline import History, Timeline, time_element, turn_links
 from agentcli.ui.resume_summary import how_it_ended
 from agentcli.ui.summary import count, evidence_lines, money, quantity, whole_seconds
 
@@ -52,9 +52,9 @@ def heading(history: History) -> str:
     name = f" ({line(str(header['name']))})" if header["name"] else ""
     about = f'<p class="about">agent session {session}{name} {badge}</p>'
     title = element("h1", line(title_of(history)))
-    told = facts({name: value for name, value in _facts(history) if value})
+    rows = facts({name: value for name, value in _facts(history) if value})
     because = element("p", line(why), "why") if why else ""
-    return about + title + because + told
+    return about + title + because + rows
 
 
 def _facts(history: History) -> Iterator[tuple[str, str]]:
@@ -86,9 +86,9 @@ def _models(history: History) -> list[str]:
 
 
 def _when(history: History) -> str:
-    told = (str(history.header[name]) for name in ("created_at", "updated_at"))
+    times = (str(history.header[name]) for name in ("created_at", "updated_at"))
     try:
-        began, ended = map(datetime.fromisoformat, told)
+        began, ended = map(datetime.fromisoformat, times)
     except ValueError:
         return ""
     took = whole_seconds(round((ended - began).total_seconds()))
@@ -106,16 +106,15 @@ def _changed(files: Sequence[str]) -> str:
 
 def _evidence(evidence: Evidence) -> str:
     """Return what the log proves, with links to its events."""
-    first, *rest = map(_linked, evidence_lines(evidence))
+    first, *rest = (
+        _EVENT.sub(r'<a href="#event-\1">\g<0></a>', line(each.strip()))
+        for each in evidence_lines(evidence)
+    )
     stands = element(
         "span", first.removeprefix("evidence: "), _EVIDENCE_CLASSES.get(evidence.status, "warn")
     )
     items = "".join(f"<li>{each}</li>" for each in rest)
     return stands + (f"<ul>{items}</ul>" if items else "")
-
-
-def _linked(told: str) -> str:
-    return _EVENT.sub(r'<a href="#event-\1">\g<0></a>', line(told.strip()))
 
 
 def _ending(history: History) -> tuple[str, str]:
@@ -171,7 +170,7 @@ def _turns(history: History, session: str, characters: int) -> list[str] | None:
     clipper = Clipper(session, characters, ImageBudget(_ALL_IMAGES, _ONE_IMAGE))
     parts: list[str] = []
     size = 0
-    for part in Timeline(history, clipper, ChildPrefixes()).turns():
+    for part in Timeline(history, clipper, {}).turns():
         parts.append(part)
         size += len(part.encode(errors="replace"))
         if size > MOST_BYTES and characters > _TEXT_LIMITS[-1]:

@@ -90,14 +90,16 @@ class Entries:
         results = [event for event in belonging if _is_result(event)]
         result = results[0] if results else None
         came = outcome(result, UNFOLDED) if result else Outcome()
-        failed = came.failed or _ended_badly(came)
+        failed = came.failed or any("red" in span.style for span in came.status)
         parts = [*self._asked(action, result), *self._around(belonging)]
         opened = isinstance(action, _ALWAYS_OPEN)
         for each in results:
             shown = came if each is result else outcome(each, UNFOLDED)
             parts.append(self._result(action, each, shown))
             opened = opened or (action.source is Source.AGENT and _is_short(each, shown, failed))
-        parts += self._children(belonging)
+        for event in belonging:
+            if isinstance(event, DelegateStartedObservation):
+                parts.append(self._child(event.session_id))
         summary = _summary(action, came, answered=result is not None)
         body = "".join(parts)
         kind = kind_of(action)
@@ -157,14 +159,14 @@ class Entries:
         """Yield who allowed the call, what hooks said and which session carries it out."""
         for event in belonging:
             if isinstance(event, DecisionObservation):
-                told = decision_text(event)
+                text = decision_text(event)
             elif isinstance(event, DelegateStartedObservation):
-                told = event.message
+                text = event.message
             elif not _is_result(event):
-                told = plain(note(event, verbose=2) or []) or event.message
+                text = plain(note(event, verbose=2) or []) or event.message
             else:
                 continue
-            yield f'<p class="by" id="{self.place(event)}">{line(told)}</p>'
+            yield f'<p class="by" id="{self.place(event)}">{line(text)}</p>'
 
     def _result(self, action: Action, result: Observation, came: Outcome) -> str:
         content = "".join(self._result_parts(action, result, came))
@@ -215,11 +217,6 @@ class Entries:
     def _lines(self, lines: Sequence[Line], event: int, classes: str = "") -> str:
         return self._rows(map(plain, lines), event, classes)
 
-    def _children(self, belonging: Iterable[Event]) -> Iterator[str]:
-        for event in belonging:
-            if isinstance(event, DelegateStartedObservation):
-                yield self._child(event.session_id)
-
 
 def kind_of(action: Action) -> str:
     """Return the kind of entry, by which the page filters."""
@@ -238,10 +235,6 @@ def kind_of(action: Action) -> str:
 def _is_result(event: Event) -> TypeGuard[Observation]:
     aside = DecisionObservation | DelegateStartedObservation | HookObservation
     return isinstance(event, Observation) and not isinstance(event, aside)
-
-
-def _ended_badly(came: Outcome) -> bool:
-    return any("red" in span.style for span in came.status)
 
 
 def _is_short(result: Observation, came: Outcome, failed: bool) -> bool:
@@ -271,6 +264,4 @@ def _summary(action: Action, came: Outcome, *, answered: bool) -> str:
 
 
 def _tone(style: str) -> str:
-    if "red" in style:
-        return "bad"
-    return {"yellow": "warn", "green": "ok"}.get(style, "soft")
+    return "bad" if "red" in style else {"yellow": "warn", "green": "ok"}.get(style, "soft")

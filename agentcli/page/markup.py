@@ -15,7 +15,6 @@ from functools import cache
 from typing import Any
 
 from markdown_it import MarkdownIt
-from markdown_it.token import Token
 
 from agentcli.ui.summary import count
 from agentcli.ui.text import printable
@@ -48,8 +47,8 @@ def script_json(value: Any) -> str:
 def element(name: str, content: str, classes: str = "", **attributes: str) -> str:
     """Return an element; `content` is HTML, `attributes` are texts."""
     given = {"class": classes, **attributes} if classes else attributes
-    told = "".join(f' {key.replace("_", "-")}="{attribute(value)}"' for key, value in given.items())
-    return f"<{name}{told}>{content}</{name}>"
+    pairs = (f' {key.replace("_", "-")}="{attribute(value)}"' for key, value in given.items())
+    return f"<{name}{''.join(pairs)}>{content}</{name}>"
 
 
 def facts(pairs: Mapping[str, str]) -> str:
@@ -138,27 +137,19 @@ def prose(said: str, clipper: Clipper, event: int) -> str:
     reader = _reader()
     tokens = reader.parse(printable(said))
     for token in tokens:
-        _adapt(token)
+        if token.type in ("heading_open", "heading_close"):
+            level = min(int(token.tag[1]) + _HEADINGS_BELOW, _LOWEST_HEADING)
+            token.tag = f"h{level}"
+        for child in token.children or ():
+            if child.type == "link_open":
+                child.attrSet("rel", "noopener noreferrer nofollow")
+                child.attrSet("target", "_blank")
     return f'<div class="prose">{reader.renderer.render(tokens, reader.options, {})}</div>'
-
-
-def _adapt(token: Token) -> None:
-    if token.type in ("heading_open", "heading_close"):
-        level = min(int(token.tag[1]) + _HEADINGS_BELOW, _LOWEST_HEADING)
-        token.tag = f"h{level}"
-    for child in token.children or ():
-        if child.type == "link_open":
-            child.attrSet("rel", "noopener noreferrer nofollow")
-            child.attrSet("target", "_blank")
 
 
 @cache
 def _reader() -> MarkdownIt:
     reader = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"])
     reader.disable("image")
-    reader.validateLink = _leads_to_the_web  # type: ignore[method-assign]
+    reader.validateLink = lambda url: _WEB.match(url) is not None  # type: ignore[method-assign]
     return reader
-
-
-def _leads_to_the_web(url: str) -> bool:
-    return _WEB.match(url) is not None

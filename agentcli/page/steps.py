@@ -8,10 +8,9 @@ from itertools import groupby
 from math import isfinite
 from typing import Any, get_args
 
-from agentcli.events import Event
 from agentcli.events.actions import CondensationAction
 from agentcli.events.observations import DelegateObservation, SessionStartedObservation
-from agentcli.memory.context_use import Base, Kind, PastWindow, past_windows
+from agentcli.memory.context_use import Base, Kind, past_windows
 from agentcli.memory.view import is_visible_to_model
 from agentcli.page.markup import attribute, element, line
 from agentcli.page.timeline import History
@@ -69,24 +68,28 @@ def plots(series: Series) -> str:
     drawn = [
         _area(series.read, most, "fresh"),
         _area(series.cached, most, "cached"),
-        *(_mark(step) for step in series.condensed if 0 < step < steps),
+        *(
+            f'<path class="mark" d="M{step} 0V{_HEIGHT}"/>'
+            for step in series.condensed
+            if 0 < step < steps
+        ),
     ]
     legend = '<i class="key fresh"></i>new <i class="key cached"></i>from the cache'
     if series.condensed:
         legend += ' <i class="key mark"></i>condensed'
-    told = f"Tokens read by each of {count(steps, 'step')}, {quantity(most)} at most"
-    figures = [_figure("tokens", "Tokens read", f"{quantity(most)} at most", legend, drawn, told)]
+    label = f"Tokens read by each of {count(steps, 'step')}, {quantity(most)} at most"
+    figures = [_figure("tokens", "Tokens read", f"{quantity(most)} at most", legend, drawn, label)]
     if series.known and (total := series.spent[-1]):
-        told = f"Cost up to each of {count(steps, 'step')}, {money(total)} in all"
+        label = f"Cost up to each of {count(steps, 'step')}, {money(total)} in all"
         drawn = [_area(series.spent, total, "spent")]
-        figures.append(_figure("cost", "Cost so far", f"{money(total)} in all", "", drawn, told))
+        figures.append(_figure("cost", "Cost so far", f"{money(total)} in all", "", drawn, label))
     return "".join(figures).replace("STEPS", str(steps))
 
 
-def _figure(name: str, title: str, most: str, legend: str, drawn: Iterable[str], told: str) -> str:
+def _figure(name: str, title: str, most: str, legend: str, drawn: Iterable[str], label: str) -> str:
     svg = (
         f'<svg viewBox="0 0 STEPS {_HEIGHT}" preserveAspectRatio="none" role="img"'
-        f' aria-label="{attribute(told)}">{"".join(drawn)}</svg>'
+        f' aria-label="{attribute(label)}">{"".join(drawn)}</svg>'
     )
     caption = element("figcaption", f"{title}<span>{line(most)}</span>")
     key = element("p", legend, "legend") if legend else ""
@@ -100,10 +103,6 @@ def _area(values: Sequence[float], most: float, classes: str) -> str:
     for step, value in enumerate(values, 1):
         parts.append(f"V{_HEIGHT - _HEIGHT * min(value / most, 1):.4g}H{step}")
     return f'<path class="{classes}" d="{"".join(parts)}V{_HEIGHT}Z"/>'
-
-
-def _mark(step: int) -> str:
-    return f'<path class="mark" d="M{step} 0V{_HEIGHT}"/>'
 
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -123,29 +122,26 @@ def window_data(history: History, series: Series) -> dict[str, Any]:
     quiet = [event.id for event in events if not is_visible_to_model(event)]
     bases: list[Base] = []
     steps = []
-    for window in past_windows(events, _provider(events)):
+    started = (e.model for e in events if isinstance(e, SessionStartedObservation))
+    for window in past_windows(events, next(started, "").partition("/")[0]):
         if not bases or bases[-1] is not window.base:
             bases.append(window.base)
-        steps.append(_step(window, len(bases) - 1))
-    told = zip(series.cached, series.written, series.spent, strict=True)
+        steps.append(
+            [
+                *(window.reply, len(bases) - 1, window.messages, window.tokens),
+                int(window.counted),
+                [window.shares.get(kind, 0) for kind in KINDS],
+            ]
+        )
+    spent = zip(series.cached, series.written, series.spent, strict=True)
     return {
         "kinds": KINDS,
         "steps": steps,
-        "spent": [[cached, written, round(spent, 6)] for cached, written, spent in told],
+        "spent": [[cached, written, round(usd, 6)] for cached, written, usd in spent],
         "known": series.known,
         "bases": [_base(base, set(quiet)) for base in bases],
         "quiet": list(_runs(quiet, ())),
     }
-
-
-def _provider(events: Sequence[Event]) -> str:
-    started = (e.model for e in events if isinstance(e, SessionStartedObservation))
-    return next(started, "").partition("/")[0]
-
-
-def _step(window: PastWindow, base: int) -> list[Any]:
-    shares = [window.shares.get(kind, 0) for kind in KINDS]
-    return [window.reply, base, window.messages, window.tokens, int(window.counted), shares]
 
 
 def _base(base: Base, quiet: Collection[int]) -> dict[str, Any]:

@@ -117,28 +117,16 @@ _DEEPEST = 5
 """Levels of children that are shown; those below are only named."""
 
 
-class ChildPrefixes:
-    """Numbers the children on the page, across all levels. The ids of a child's elements begin with
-    its number."""
-
-    def __init__(self) -> None:
-        self._prefixes: dict[str, str] = {}
-
-    def __contains__(self, session_id: str) -> bool:
-        return session_id in self._prefixes
-
-    def prefix(self, session_id: str) -> str:
-        return self._prefixes.setdefault(session_id, f"child-{len(self._prefixes) + 1}-")
-
-
 class Timeline:
-    """Renders one session. The timelines of its children lie inside the calls that started them."""
+    """Renders one session. The timelines of its children lie inside the calls that started them.
+    `shown` has the children on the page so far, across all levels, each with the beginning of the
+    ids of its elements."""
 
     def __init__(
         self,
         history: History,
         clipper: Clipper,
-        shown: ChildPrefixes,
+        shown: dict[str, str],
         prefix: str = "",
         depth: int = 0,
     ) -> None:
@@ -161,25 +149,22 @@ class Timeline:
         level = "h4" if self._prefix else "h2"
         labelled = "" if self._prefix else f' aria-labelledby="{name}"'
         yield f'<section class="turn"{labelled}><{level} id="{name}">{heading}</{level}>'
-        yield from self._events(turn.events)
+        yield from map(self._event, turn.events)
         for step in turn.steps:
             yield self._step(step)
         yield "</section>"
 
     def _step(self, step: Step) -> str:
         number, name = step.number, f"{self._prefix}step-{step.number}"
-        told = plain(metrics_line(step.metrics)) if step.metrics else ""
-        facts = f'<span class="soft">{_clock(step.first)} · {line(told)}</span>'
+        metrics = plain(metrics_line(step.metrics)) if step.metrics else ""
+        facts = f'<span class="soft">{_clock(step.first)} · {line(metrics)}</span>'
         title = f'<a href="#{name}">Step {number}</a>{facts}'
         if self._prefix:
             heading = f'<h5 id="{name}">{title}</h5>'
         else:
             window = f'<button class="js" data-step="{number}">Window</button>'
             heading = f'<h3 id="{name}">{title}{window}</h3>'
-        return element("section", heading + "".join(self._events(step.events)), "step")
-
-    def _events(self, events: Iterable[Event]) -> Iterator[str]:
-        return (self._event(event) for event in events)
+        return element("section", heading + "".join(map(self._event, step.events)), "step")
 
     def _event(self, event: Event) -> str:
         entry = self._entries.entry
@@ -197,7 +182,9 @@ class Timeline:
                 return entry(event, "note condensed", self._condensed(event))
             case Action(runnable=True):
                 return self._entries.call(event, self._history.belonging.get(event.id, ()))
-        failed = isinstance(event, ErrorObservation) or _broke_off(event)
+        failed = isinstance(event, ErrorObservation) or (
+            isinstance(event, AgentStateChangedObservation) and event.agent_state == "error"
+        )
         return entry(event, "note", self._note(event), failed=failed)
 
     def _reply(self, event: MessageAction) -> str:
@@ -214,48 +201,47 @@ class Timeline:
     def _system(self, event: SystemMessageAction) -> str:
         names = ", ".join(str(tool.get("name", "?")) for tool in event.tools)
         tools = f'<p class="soft">Tools: {line(names)}</p>' if names else ""
-        told = f"system text and {count(len(event.tools), 'tool')}"
-        return fold(told, tools + self._clipper.pre(event.content, event.id))
+        title = f"system text and {count(len(event.tools), 'tool')}"
+        return fold(title, tools + self._clipper.pre(event.content, event.id))
 
     def _condensed(self, event: CondensationAction) -> str:
-        told = line(event.message)
+        title = line(event.message)
         before, after = event.numbers.get("tokens_before"), event.numbers.get("tokens_after")
         if before and after:
-            told += f" · {before:,.0f} → {after:,.0f} tokens"
+            title += f" · {before:,.0f} → {after:,.0f} tokens"
         if not event.summary:
-            return f"<p>{told}</p>"
-        return fold(told, prose(event.summary, self._clipper, event.id))
+            return f"<p>{title}</p>"
+        return fold(title, prose(event.summary, self._clipper, event.id))
 
     def _note(self, event: Event) -> str:
         """Return a line for an event that is no message and no call, with the rest folded under
         it."""
-        told = plain(note(event, verbose=2) or []) or event.message
+        message = plain(note(event, verbose=2) or []) or event.message
         content = event.content.strip() if isinstance(event, Observation) else ""
-        if not content or content in told:
-            return f"<p>{line(told)}</p>"
-        return self._folded(told.split("\n", 1)[0][:200], content, event)
+        if not content or content in message:
+            return f"<p>{line(message)}</p>"
+        return self._folded(message.split("\n", 1)[0][:200], content, event)
 
-    def _folded(self, told: str, content: str, event: Event) -> str:
+    def _folded(self, title: str, content: str, event: Event) -> str:
         lines = count(content.count("\n") + 1, "line")
-        summary = f'{line(told)} <span class="soft">· {lines}</span>'
+        summary = f'{line(title)} <span class="soft">· {lines}</span>'
         return fold(summary, self._clipper.pre(content, event.id))
 
     def _child(self, session_id: str) -> str:
         child = self._history.children.get(session_id)
         if child is None or self._depth >= _DEEPEST:
             return f'<p class="by">session {line(session_id)} is not part of this page</p>'
-        is_above = session_id in self._shown
-        prefix = self._shown.prefix(session_id)
-        if is_above:
+        if prefix := self._shown.get(session_id):
             first = f"#{prefix}turn-{child.turns[0].number}" if child.turns else ""
-            told = f'session {line(session_id)} went on: <a href="{first}">what it did</a>'
-            return f'<p class="by">{told}</p>'
+            link = f'session {line(session_id)} went on: <a href="{first}">what it did</a>'
+            return f'<p class="by">{link}</p>'
+        prefix = self._shown[session_id] = f"child-{len(self._shown) + 1}-"
         clipper = replace(self._clipper, session=session_id)
         inside = Timeline(child, clipper, self._shown, prefix, self._depth + 1)
         steps = sum(1 for _ in child.steps)
         events = count(len(child.events), "event")
-        told = f"what it did · {count(steps, 'step')} · {events} · {line(session_id)}"
-        return fold(told, "".join(inside.turns()), "child")
+        title = f"what it did · {count(steps, 'step')} · {events} · {line(session_id)}"
+        return fold(title, "".join(inside.turns()), "child")
 
 
 def turn_links(history: History) -> str:
@@ -291,7 +277,3 @@ def time_element(when: datetime, form: str) -> str:
         when = when.astimezone()
     exactly = attribute(when.isoformat(timespec="seconds"))
     return f'<time datetime="{exactly}">{when:{form}}</time>'
-
-
-def _broke_off(event: Event) -> bool:
-    return isinstance(event, AgentStateChangedObservation) and event.agent_state == "error"

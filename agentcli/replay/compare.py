@@ -123,8 +123,8 @@ class Normaliser:
         """Return a replacement that keeps every `moment` far from the run's."""
 
         def replaced(match: re.Match[str]) -> str:
-            told = moment(match[0])
-            near = told is not None and abs(told - self._now) < _NEAR
+            at = moment(match[0])
+            near = at is not None and abs(at - self._now) < _NEAR
             return "<time>" if near else match[0]
 
         return replaced
@@ -189,7 +189,10 @@ def difference(
 ) -> Difference | None:
     """Return how `now` differs from what was `recorded`, None if it doesn't. Each is normalised by
     the normaliser of its own run."""
-    if isinstance(action, CmdRunAction) and _is_cut_by_time(action):
+    # How much of the output is there depends on the machine's speed.
+    if isinstance(action, CmdRunAction) and (
+        action.background or (action.job is not None and action.command.strip() == "stop")
+    ):
         old, new = [recorded.kind], [now.kind]
     else:
         old, new = _described(action, recorded, before), _described(action, now, after)
@@ -197,11 +200,6 @@ def difference(
         return None
     note = "the same lines, in another order" if sorted(old) == sorted(new) else ""
     return Difference(recorded.id, action.message, unified_diff(old, new), note)
-
-
-def _is_cut_by_time(action: CmdRunAction) -> bool:
-    """Whether it depends on the machine's speed how much of the output is there."""
-    return action.background or (action.job is not None and action.command.strip() == "stop")
 
 
 def unified_diff(old: Sequence[str], new: Sequence[str]) -> str:

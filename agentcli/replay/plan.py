@@ -212,24 +212,25 @@ class PathMap:
     session and in the copy. If several paths lead to one folder, the first is the way back."""
 
     def __init__(self, places: Sequence[tuple[str, str]]) -> None:
-        self._places = [(_as_folder(there), here) for there, here in places]
+        # A folder's path, alone or as the beginning of a path in it.
+        self._places = [
+            (re.compile(rf"(?<![\w.-]){re.escape(there)}(?![\w-]|\.\w)"), here)
+            for there, here in places
+        ]
         self._back: dict[str, str] = {}
         for there, here in places:
             self._back.setdefault(here, there)
-        self._aliases = [
+        self.aliases = [
             (there, self._back[here]) for there, here in places if self._back[here] != there
         ]
+        """Pairs of another name that the session had for a folder and the one in `recorded_names`:
+        the log of a fork has the original's folder too."""
         self._outputs: dict[str, str] = {}
         """The names of files with kept outputs: in the session, then in the copy."""
 
     def recorded_names(self) -> list[tuple[str, str]]:
         """Return pairs of a name in the copy and the session's name for the same."""
         return [*self._back.items(), *((now, then) for then, now in self._outputs.items())]
-
-    def aliases(self) -> list[tuple[str, str]]:
-        """Return pairs of another name that the session had for a folder and the one in
-        `recorded_names`: the log of a fork has the original's folder too."""
-        return self._aliases
 
     def learn(self, recorded: Observation, now: Observation) -> None:
         """Note the name of the file that keeps a command's output, in both runs."""
@@ -265,8 +266,3 @@ class PathMap:
         if isinstance(value, dict):
             return {key: self.mapped(item) for key, item in value.items()}
         return [self.mapped(item) for item in value] if isinstance(value, list) else value
-
-
-def _as_folder(path: str) -> re.Pattern[str]:
-    """Match the path of a folder, alone or as the beginning of a path in it."""
-    return re.compile(rf"(?<![\w.-]){re.escape(path)}(?![\w-]|\.\w)")

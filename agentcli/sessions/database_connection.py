@@ -85,7 +85,14 @@ def parse_address(text: str, home: Path) -> Address:
         # The message of `error` quotes the URL, which may contain a password.
         raise ConfigError("sessions.store is no URL of a database", hint=_HINT) from error
     if backend == "sqlite":
-        return _sqlite_address(url, home)
+        if url.host or url.database in (None, "", ":memory:"):
+            raise ConfigError("sessions.store: sqlite:/// is followed by a path", hint=_HINT)
+        if url.query:
+            parameters = ", ".join(url.query)
+            message = f"sessions.store: sqlite:/// takes no parameters: {parameters}"
+            raise ConfigError(message, hint=_HINT)
+        path = home / expanded(str(url.database))
+        return Address(URL.create("sqlite+pysqlite", database=str(path)), path)
     if backend not in ("postgresql", "postgres"):
         raise ConfigError(f"sessions.store: there is no store of the kind {backend!r}", hint=_HINT)
     if "@" in (url.host or ""):
@@ -95,16 +102,6 @@ def parse_address(text: str, home: Path) -> Address:
             hint="or leave the password to PGPASSWORD or ~/.pgpass",
         )
     return Address(url.set(drivername="postgresql+psycopg"), None)
-
-
-def _sqlite_address(url: URL, home: Path) -> Address:
-    if url.host or url.database in (None, "", ":memory:"):
-        raise ConfigError("sessions.store: sqlite:/// is followed by a path", hint=_HINT)
-    if url.query:
-        told = f"sessions.store: sqlite:/// takes no parameters: {', '.join(url.query)}"
-        raise ConfigError(told, hint=_HINT)
-    path = home / expanded(str(url.database))
-    return Address(URL.create("sqlite+pysqlite", database=str(path)), path)
 
 
 _CONNECT_S = 10
@@ -130,6 +127,8 @@ SELECT set_config('lock_timeout', '{_LOCK_TIMEOUT_S}s', false),
            ELSE current_setting('synchronous_commit') END, false)
 """
 """`synchronous_commit`: what is committed is on disk, whatever the default of the server is."""
+_AS_IT_IS = str
+"""What is stored is JSON text already, as an event's file has it."""
 _SEE_SETTING = "see sessions.store: agent config show --origin"
 _SEE_POSTGRESQL = f"{_SEE_SETTING}; the password can be in PGPASSWORD or ~/.pgpass"
 _GO_ON_LATER = "nothing recorded before is lost; go on when the database is there again"
@@ -224,7 +223,13 @@ class Database:
                     connection.execute(select(func.pg_advisory_xact_lock(_CREATE_TABLES_KEY)))
                 # Another process may have created them meanwhile.
                 if (version := _schema_version(connection, in_transaction=True)) is None:
-                    self._require_no_foreign_tables(connection)
+                    names = set(inspect(connection).get_table_names())
+                    if taken := sorted({"sessions", "events"} & names):
+                        raise ConfigError(
+                            f"{self.address.shown} has tables that are not agent's: "
+                            f"{', '.join(taken)}",
+                            hint="name a database of its own in sessions.store",
+                        )
                     METADATA.create_all(connection)
                     connection.execute(insert(SCHEMA).values(version=VERSION))
                     version = VERSION
@@ -237,15 +242,6 @@ class Database:
                 if version > VERSION
                 else "copy the sessions out of it with "
                 "that version: agent sessions copy --all --to files",
-            )
-
-    def _require_no_foreign_tables(self, connection: Connection) -> None:
-        """Raise ConfigError if another program has tables of the same names."""
-        taken = sorted({"sessions", "events"} & set(inspect(connection).get_table_names()))
-        if taken:
-            raise ConfigError(
-                f"{self.address.shown} has tables that are not agent's: {', '.join(taken)}",
-                hint="name a database of its own in sessions.store",
             )
 
     def _reason(self, error: SQLAlchemyError) -> str:
@@ -301,26 +297,21 @@ def _remedy(error: SQLAlchemyError, otherwise: str) -> str:
     return _REMEDIES.get(_error_code(error), otherwise)
 
 
-def _unchanged(value: str) -> str:
-    """Return what is JSON text already, in the form in which an event's file has it."""
-    return value
-
-
 def _postgresql(address: Address) -> Engine:
     given = address.url.query
     try:
         engine = create_engine(
             address.url,
             pool_pre_ping=True,
-            json_serializer=_unchanged,
+            json_serializer=_AS_IT_IS,
             connect_args={
                 key: value for key, value in _CONNECT_ARGUMENTS.items() if key not in given
             },
             hide_parameters=True,
         )
     except ImportError as missing:
-        told = "sessions.store names a PostgreSQL database, and psycopg can't be used"
-        raise ConfigError(f"{told}: {missing}", hint=INSTALL) from missing
+        message = "sessions.store names a PostgreSQL database, and psycopg can't be used"
+        raise ConfigError(f"{message}: {missing}", hint=INSTALL) from missing
 
     @event.listens_for(engine, "connect")
     def connected(connection: Any, record: object) -> None:
@@ -352,7 +343,7 @@ def _sqlite(address: Address) -> Engine:
     engine = create_engine(
         address.url,
         poolclass=NullPool,
-        json_serializer=_unchanged,
+        json_serializer=_AS_IT_IS,
         # Each session has its own connection, but other threads may read from it.
         connect_args={
             "timeout": _LOCK_TIMEOUT_S,

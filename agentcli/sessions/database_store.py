@@ -213,7 +213,11 @@ class DatabaseLibrary(Library):
         known = self.store(folder)
         if known.owner() is not None:
             known.check()
-            self._require_same(source, known)
+            count = source.count()
+            if count and (
+                known.count() != count or known.read(range(count)) != source.read(range(count))
+            ):
+                raise SessionError(f"session {known.id} already exists in {self.shown}")
         else:
             with self.database.writing() as connection:
                 _insert(connection, self.database.user, session_id, source)
@@ -222,14 +226,6 @@ class DatabaseLibrary(Library):
             remove_tree(path) if path.is_dir() else path.unlink(missing_ok=True)
         keep_elsewhere(folder if folder.exists() else made, self.shown)
         put_in_place(made, folder)
-
-    def _require_same(self, source: FileStore, known: DatabaseStore) -> None:
-        """Raise SessionError if the stored session of the same id is another one."""
-        count = source.count()
-        if count and (
-            known.count() != count or known.read(range(count)) != source.read(range(count))
-        ):
-            raise SessionError(f"session {known.id} already exists in {self.shown}")
 
     def _mine(self, wanted: Any) -> Any:
         return wanted.where(SESSIONS.c.user == self.database.user)

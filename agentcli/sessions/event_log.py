@@ -22,7 +22,7 @@ from typing import Any, overload
 from agentcli.errors import SessionError
 from agentcli.events import Event, OpaqueEvent, event_from_dict
 from agentcli.events.texts import json_value
-from agentcli.sessions.state import State, fold
+from agentcli.sessions.state import State, apply, fold
 from agentcli.sessions.store import Store, StoredLog
 from agentcli.workspace.private import read_regular, replace_atomically
 
@@ -233,7 +233,12 @@ def state_in(folder: Path, store: Store) -> State:
     cached = store.load_state()
     if cached is None:
         return read_record(folder, store).state
-    return fold(_events_after(store, cached.end_id), cached)
+    # What a killed process recorded after it last saved the state.
+    records = store.read(range(cached.end_id + 1, sys.maxsize))
+    with suppress(ValueError, TypeError, AttributeError):
+        for record in records:
+            cached = apply(cached, event_from_dict(record))
+    return cached
 
 
 def state_or_empty(folder: Path, store: Store) -> State:
@@ -242,11 +247,3 @@ def state_or_empty(folder: Path, store: Store) -> State:
         return state_in(folder, store)
     except (SessionError, OSError, ValueError):
         return State(session_id=folder.name, title="(can't be read)")
-
-
-def _events_after(store: Store, event_id: int) -> Iterator[Event]:
-    """Return the events that a killed process recorded after it last saved the state."""
-    records = store.read(range(event_id + 1, sys.maxsize))
-    with suppress(ValueError, TypeError, AttributeError):
-        for record in records:
-            yield event_from_dict(record)

@@ -176,7 +176,10 @@ class FileStore(Store):
         if barrier or self._unsynced_names:
             try:
                 self._fsync(self._folder_fd)
-                self._sync_above()
+                # Too: an event can only be found if the names of the folders above survive.
+                for folder in self._unsynced_above if self._durable else ():
+                    sync_names(folder)
+                self._unsynced_above = ()
             except OSError as error:
                 raise unwritable(self._events, error) from error
         self._unsynced_names = not barrier
@@ -245,12 +248,6 @@ class FileStore(Store):
         if self._durable:
             os.fsync(fd)
 
-    def _sync_above(self) -> None:
-        """Sync the folders above, too: an event can only be found if their names survive."""
-        for folder in self._unsynced_above if self._durable else ():
-            sync_names(folder)
-        self._unsynced_above = ()
-
     def _add_to_page(self, event_id: int, body: bytes) -> None:
         if event_id % PAGE == 0:
             self._page = []
@@ -273,8 +270,12 @@ class FileStore(Store):
             flags = os.O_CREAT | os.O_WRONLY | os.O_NOFOLLOW
             fd = os.open(self._folder / "reserve", flags, 0o600)
             try:
+                # Blocks on the disk, not only a length.
                 if os.fstat(fd).st_size < RESERVE_BYTES:
-                    _allocate(fd, RESERVE_BYTES)
+                    if hasattr(os, "posix_fallocate"):
+                        os.posix_fallocate(fd, 0, RESERVE_BYTES)
+                    else:
+                        os.write(fd, b"\0" * RESERVE_BYTES)
             finally:
                 os.close(fd)
 
@@ -288,14 +289,6 @@ class FileStore(Store):
 
 def _bodies(records: Sequence[dict[str, Any]]) -> list[bytes]:
     return [compact_json(record) for record in records]
-
-
-def _allocate(fd: int, size: int) -> None:
-    """Allocate blocks on the disk, not only a length."""
-    if hasattr(os, "posix_fallocate"):
-        os.posix_fallocate(fd, 0, size)
-    else:
-        os.write(fd, b"\0" * size)
 
 
 class FileLibrary(Library):
@@ -314,7 +307,10 @@ class FileLibrary(Library):
         """Do nothing: no file is kept open."""
 
     def states(self, workspace: str | None = None) -> Iterator[tuple[Path, State]]:
-        for folder in self._last_used_first():
+        found = [(_last_write(folder), folder) for folder in self._folders()]
+        # The events of the others are in a database.
+        mine = [(at, folder) for at, folder in found if at or kept_elsewhere(folder) is None]
+        for _, folder in sorted(mine, reverse=True):
             state = state_or_empty(folder, FileStore(folder))
             if workspace is None or state.workspace == workspace:
                 yield folder, state
@@ -324,9 +320,8 @@ class FileLibrary(Library):
 
     def stamps(self) -> Iterable[tuple[str, str]]:
         for folder in self._folders():
-            if folder.is_symlink():
-                continue
-            yield folder.name, _folder_stamp(folder / _EVENTS)
+            if not folder.is_symlink():
+                yield folder.name, _folder_stamp(folder / _EVENTS)
 
     def adopt(self, made: Path, session_id: str) -> None:
         if (self._sessions / session_id / _EVENTS).exists():
@@ -340,13 +335,6 @@ class FileLibrary(Library):
                 return [Path(e.path) for e in entries if e.is_dir() and is_session_id(e.name)]
         except OSError:
             return []
-
-    def _last_used_first(self) -> list[Path]:
-        """Return the folders of all sessions, the last written first, without reading any session.
-        Those whose events are in a database are left out."""
-        found = [(_last_write(folder), folder) for folder in self._folders()]
-        mine = [(at, folder) for at, folder in found if at or kept_elsewhere(folder) is None]
-        return [folder for _, folder in sorted(mine, reverse=True)]
 
 
 def put_in_place(made: Path, folder: Path) -> None:

@@ -218,7 +218,7 @@ def cut_at(events: Sequence[Event], event_id: int) -> int:
     waiting: set[int] = set()
     replies: dict[str, set[int]] = {}
     torn = False
-    cut, told = -1, False
+    cut, has_task = -1, False
     for event in events[: event_id + 1]:
         if event.reply is not None:
             torn = event.reply.index < event.reply.total - 1
@@ -231,8 +231,8 @@ def cut_at(events: Sequence[Event], event_id: int) -> int:
             torn = False
         elif isinstance(event, Observation) and not isinstance(event, DecisionObservation):
             waiting.discard(-1 if event.cause is None else event.cause)
-        told = told or is_user_message(event)
-        if told and not waiting and not torn:
+        has_task = has_task or is_user_message(event)
+        if has_task and not waiting and not torn:
             cut = event.id
     if cut < 0:
         raise UsageError(f"event {event_id} comes before the task was given")

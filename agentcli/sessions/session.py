@@ -245,7 +245,11 @@ class Session:
             self.state = state
             for original, kept in zip(originals, stored, strict=True):
                 self.events.append(kept)
-                self._track_pending(original)
+                if isinstance(original, Action):
+                    if original.runnable and original.tool_call_metadata is not None:
+                        self._pending[original.id] = original
+                elif original.cause is not None and not isinstance(original, DecisionObservation):
+                    self._pending.pop(original.cause, None)
             self._tell_all("on_progress", self._held.release(self.redact))
             self._tell_all("on_event", stored)
             if stored[-1].id // _SAVE_STATE_EVERY > (stored[0].id - 1) // _SAVE_STATE_EVERY:
@@ -368,19 +372,12 @@ class Session:
                 "unknown: it may have run fully, in part or not at all. Check before you repeat it."
             )
             delegated = isinstance(first, AgentDelegateAction)
-            told = delegated or interruption_was_recorded(self.events)
-            self.abandon_pending(not_started if told else unknown, not_started)
+            is_known = delegated or interruption_was_recorded(self.events)
+            self.abandon_pending(not_started if is_known else unknown, not_started)
         if self.state.agent_state not in (AgentState.IDLE, AgentState.PAUSED) and (
             AgentState.PAUSED in TRANSITIONS[self.state.agent_state]
         ):
             self.change_state(AgentState.PAUSED, "killed", "the process was killed")
-
-    def _track_pending(self, event: Event) -> None:
-        if isinstance(event, Action):
-            if event.runnable and event.tool_call_metadata is not None:
-                self._pending[event.id] = event
-        elif event.cause is not None and not isinstance(event, DecisionObservation):
-            self._pending.pop(event.cause, None)
 
     def _tell_all(self, method: str, these: Iterable[Event | Progress]) -> None:
         for what in these:

@@ -29,7 +29,7 @@ from agentcli.sessions.event_log import PAGE, event_path
 from agentcli.sessions.file_store import SESSIONS, FileStore
 from agentcli.sessions.library import library_of, store_of
 from agentcli.sessions.session import read_session
-from agentcli.sessions.state import TRANSITIONS, AgentState, State, fold
+from agentcli.sessions.state import TRANSITIONS, AgentState, fold
 from agentcli.sessions.store import Library, SessionLock, Store
 from agentcli.workspace.private import REMOVAL_S, dump_json, remove_tree
 
@@ -133,19 +133,19 @@ def drafting(staged: Path, target: Path) -> Iterator[Path]:
 
 def sweep(home: Path, failed: Callable[[Exception], object]) -> list[str]:
     """Remove or finish what killed processes left behind. Return what a user should know about it.
-    What can't be removed stays for the next time; any other failure is told to `failed`."""
+    What can't be removed stays for the next time; any other failure is passed to `failed`."""
     try:
         left = [entry for entry in (home / _SCRAP).iterdir() if _is_ours(entry)]
     except OSError:
         return []
-    told: list[str] = []
+    messages: list[str] = []
     for entry in left:
         try:
             with suppress(OSError, AgentError), SessionLock(entry):
-                told += _swept(home, entry)
+                messages += _swept(home, entry)
         except Exception as error:
             failed(error)
-    return told
+    return messages
 
 
 def set_aside(home: Path, folder: Path, names: Sequence[str] | None = None) -> Path:
@@ -258,9 +258,17 @@ def copy_events(original: Path, copy: Path, last: int, further: Sequence[Event])
                 _copy(event_path(original, event_id), event_path(copy, event_id))
         else:
             write_events(copy, theirs, last + 1)
-        events = [*_pause(fold(read_session(copy).events)), *further]
+        events = list(further)
+        if AgentState.PAUSED in TRANSITIONS[fold(read_session(copy).events).agent_state]:
+            paused = AgentStateChangedObservation(agent_state=AgentState.PAUSED, reason="forked")
+            events.insert(0, paused)
+        now = datetime.now(UTC)
+        numbered = [
+            (number, event.model_copy(update={"id": number, "timestamp": now}))
+            for number, event in enumerate(events, last + 1)
+        ]
         with closing(FileStore(copy).open()) as store:
-            store.append(list(_numbered(events, last + 1)))
+            store.append([(n, compact_json(event_to_dict(event))) for n, event in numbered])
     except OSError as error:
         raise SessionError(f"{copy} can't be written: {error.strerror}") from error
 
@@ -281,15 +289,3 @@ def _copy(source: Path, target: Path) -> None:
     except OSError:
         shutil.copyfile(source, target, follow_symlinks=False)
         target.chmod(0o600)
-
-
-def _pause(state: State) -> Iterator[Event]:
-    if AgentState.PAUSED in TRANSITIONS[state.agent_state]:
-        yield AgentStateChangedObservation(agent_state=AgentState.PAUSED, reason="forked")
-
-
-def _numbered(events: Sequence[Event], first: int) -> Iterator[tuple[int, bytes]]:
-    now = datetime.now(UTC)
-    for event_id, event in enumerate(events, first):
-        stamped = event.model_copy(update={"id": event_id, "timestamp": now})
-        yield event_id, compact_json(event_to_dict(stamped))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -58,7 +58,7 @@ class Imported:
     notes: tuple[str, ...]
 
 
-def _source(path: Path) -> Source:
+def _open_source(path: Path) -> Source:
     """Open the session at `path`. Raises SessionError when it can't be one, OSError when it can't
     be read."""
     if path.is_dir():
@@ -78,7 +78,7 @@ def import_session(home: Path, path: Path, redact: Redact) -> Imported:
     imported.
     """
     try:
-        source = _source(path)
+        source = _open_source(path)
         neutral = _Neutraliser(home)
         folder = new_folder(home)
         with staging(home, folder.name) as staged:
@@ -88,7 +88,10 @@ def import_session(home: Path, path: Path, redact: Redact) -> Imported:
             outputs.mkdir(mode=0o700)
             for name, data in source.outputs():
                 budget.spend(len(data))
-                _write_output(outputs / name, data, redact)
+                text = redact(data.decode(errors="surrogateescape"))
+                fd = os.open(outputs / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+                with open(fd, "wb") as file:
+                    file.write(text.encode(errors="surrogateescape"))
             # It must be continued only when someone names it, never because it looks like the
             # newest.
             os.utime(staged / "events", (0, 0))
@@ -140,7 +143,13 @@ class _Neutraliser:
                 # If the session were resumed, this would be asked again, or run if nobody is asked.
                 return _null(record, "a question, which was not imported")
             case {"observation": "session_started"}:
-                self._neutralise_start(extras)
+                if isinstance(place := extras.get("workspace"), str):
+                    # A continued session would work there: its author must not choose a folder.
+                    extras["workspace"] = FOREIGN_PREFIX + place.removeprefix(FOREIGN_PREFIX)
+                # Folders chosen on another machine.
+                extras.pop("writable", None)
+                if "name" in extras and not self._may_have(extras["name"]):
+                    del extras["name"]
         for values in own.values():
             if values.pop("grant", None) is not None:
                 self._note("its standing permissions were not imported")
@@ -149,16 +158,6 @@ class _Neutraliser:
                 left_out = ("exports", "exports_layer")
                 values["metadata"] = {k: v for k, v in metadata.items() if k not in left_out}
         return {**record, **own}
-
-    def _neutralise_start(self, extras: dict[str, Any]) -> None:
-        place = extras.get("workspace")
-        if isinstance(place, str):
-            # A continued session would work there: its author must not choose a folder here.
-            extras["workspace"] = FOREIGN_PREFIX + place.removeprefix(FOREIGN_PREFIX)
-        # Folders chosen on another machine.
-        extras.pop("writable", None)
-        if "name" in extras and not self._may_have(extras["name"]):
-            del extras["name"]
 
     def _may_have(self, name: Any) -> bool:
         if not isinstance(name, str):
@@ -223,19 +222,14 @@ def _sound_event(event_id: int, record: Any, neutral: _Neutraliser, redact: Reda
     neutralised = neutral(record)
     event = event_from_dict(json.loads(compact_json(redact(neutralised))))
     if not isinstance(event, OpaqueEvent):
-        _require_fields_in_place(neutralised)
+        # Elsewhere no version writes them: they would be read, and what has force would stay.
+        own = "args" if "action" in record else "extras"
+        if wrong := neutralised.keys() - COMMON_FIELDS - _ALSO_ON_TOP - {own}:
+            raise ValueError(f"{min(wrong)} is in the wrong place")
     if type(record.get("id")) is not int or event.id != event_id:
         raise ValueError(f"its id is {record.get('id')!r}")
     require_sane(event)
     return event
-
-
-def _require_fields_in_place(record: Mapping[str, Any]) -> None:
-    """Raise ValueError for fields where no version writes them: they would be read, and what has
-    force would not be removed from them."""
-    own = "args" if "action" in record else "extras"
-    if wrong := record.keys() - COMMON_FIELDS - _ALSO_ON_TOP - {own}:
-        raise ValueError(f"{min(wrong)} is in the wrong place")
 
 
 def require_plain(value: Any, depth: int = 0) -> None:
@@ -273,12 +267,6 @@ def _write_events(folder: Path, events: Iterator[tuple[Event, bytes]]) -> int:
         raise SessionError("there are no events")
     save_state(folder / "state.pkl", state)
     return state.end_id + 1
-
-
-def _write_output(path: Path, data: bytes, redact: Redact) -> None:
-    text = redact(data.decode(errors="surrogateescape"))
-    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        file.write(text.encode(errors="surrogateescape"))
 
 
 @dataclass(frozen=True)

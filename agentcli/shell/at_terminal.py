@@ -88,9 +88,13 @@ def _copied(child: pexpect.spawn) -> tuple[bytes, bytes]:
                     # The terminal is gone; the command learns that when its own is closed.
                     break
                 typed += data
-            if typed and _unread_size(other) < _MOST_UNREAD:
-                with suppress(BlockingIOError):
-                    del typed[: os.write(master, typed[:_MOST_UNREAD])]
+            if typed:
+                # A terminal drops everything above 4,095 bytes that wait for the command.
+                waiting = array("i", [0])
+                fcntl.ioctl(other, termios.FIONREAD, waiting)
+                if waiting[0] < _MOST_UNREAD:
+                    with suppress(BlockingIOError):
+                        del typed[: os.write(master, typed[:_MOST_UNREAD])]
         unread = _unread(other) + typed.replace(b"\r", b"\n")
     finally:
         os.close(other)
@@ -111,13 +115,6 @@ def _ready(fds: Sequence[int | None], wait_ms: int | None) -> set[int]:
         if fd is not None:
             poll.register(fd, select.POLLIN)
     return {fd for fd, _ in poll.poll(wait_ms)}
-
-
-def _unread_size(other: int) -> int:
-    """Return how many bytes wait for the command; a terminal drops everything above 4,095."""
-    size = array("i", [0])
-    fcntl.ioctl(other, termios.FIONREAD, size)
-    return size[0]
 
 
 def _show(master: int, said: bytearray) -> bool:

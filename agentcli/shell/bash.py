@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import signal
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -11,10 +12,10 @@ from pathlib import Path
 from agentcli.sandbox.selection import SpawnOptions
 from agentcli.shell import bash_lines
 from agentcli.shell.bash_lines import Pipes, ended_parts, shortened
-from agentcli.shell.exchange import Exchange, Outcome, Watch
 from agentcli.shell.interpreter import InterpreterProcess
 from agentcli.shell.output import Capture, LiveOutput
 from agentcli.shell.terminal import Terminal
+from agentcli.shell.terminal_request import Outcome, TerminalRequest, Watch
 from agentcli.shell.variables import ExportWatch
 from agentcli.system import processes
 from agentcli.system.processes import ProcessStat, TerminalWait
@@ -72,29 +73,31 @@ class Bash(InterpreterProcess):
     def _pipes(self) -> Pipes:
         return Pipes(self.terminal.output_path, self.terminal.report_path)
 
-    def await_ready(self, capture: Capture) -> Exchange:
-        exchange = super().await_ready(capture)
+    def await_ready(self, capture: Capture) -> TerminalRequest:
+        request = super().await_ready(capture)
         # The file may hold values that the session's record must not contain.
         self._rc.unlink(missing_ok=True)
-        self._listing = exchange.listing or b""
+        self._listing = request.listing or b""
         self.changed_exports()
-        return exchange
+        return request
 
-    def _first_request(self, capture: Capture) -> Exchange:
-        exchange = self._exchange(capture)
-        exchange.ask_again()
-        return exchange
+    def _first_request(self, capture: Capture) -> TerminalRequest:
+        request = self._request(capture)
+        request.ask_again()
+        return request
 
-    def begin(self, script: bytes, capture: Capture, *, stdin: bool) -> Exchange:
+    def begin(self, script: bytes, capture: Capture, *, stdin: bool) -> TerminalRequest:
         """Start `script`; its commands see the status of the previous one as `$?`."""
         self.terminal.reset_modes()
         self.terminal.forget_wakes()
         path = write_private(self.terminal.folder / "script", script)
         self._lists_jobs = b"jobs" in script
-        exchange = self._exchange(capture)
-        exports = len(self._listing) < _LARGE_LISTING or bash_lines.may_export(script)
+        request = self._request(capture)
+        exports = (
+            len(self._listing) < _LARGE_LISTING or bash_lines.MAY_EXPORT.search(script) is not None
+        )
         line = bash_lines.run_lines(
-            exchange.nonce,
+            request.nonce,
             path,
             self._pipes,
             status=self.status,
@@ -103,40 +106,45 @@ class Bash(InterpreterProcess):
             in_parts=b"_agent_parts+=" in script,
         )
         self.terminal.send_line(line)
-        return exchange
+        return request
 
     def follow(
-        self, exchange: Exchange, seconds: float, *, live: LiveOutput, stdin: bool
+        self, request: TerminalRequest, seconds: float, *, live: LiveOutput, stdin: bool
     ) -> Outcome:
         """Follow a script for at most `seconds`. The outcome is WOKEN if the terminal is woken."""
-        watch = self._watch(exchange, stdin=stdin)
-        return exchange.wait(seconds, live=live, watch=watch, wakeable=True)
+        watch = self._watch(request, stdin=stdin)
+        return request.wait(seconds, live=live, watch=watch, wakeable=True)
 
-    def stop(self, exchange: Exchange) -> Outcome:
-        outcome = super().stop(exchange)
+    def stop(self, request: TerminalRequest) -> Outcome:
+        outcome = super().stop(request)
         if outcome is Outcome.DONE:
-            self._end_strays(exchange)
+            self._end_strays(request)
         return outcome
 
-    def recorded_parts(self, exchange: Exchange) -> str:
-        """Return the value of the variable of `parts` after a command was stopped."""
-        target = self.terminal.folder / "parts"
-        self.ask(bash_lines.parts_script(target), exchange.capture)
-        return (read_private(target) or b"").decode("ascii", "replace")
+    def recorded_parts(self, request: TerminalRequest) -> str:
+        """Return which parts of a command had ended when it was stopped, as `ended_parts` reads."""
+        script = f"\\builtin printf '%s' \"${bash_lines.VARIABLE}\""
+        return self._printed("parts", script, request.capture).decode("ascii", "replace")
 
-    def conclude(self, exchange: Exchange) -> None:
+    def conclude(self, request: TerminalRequest) -> None:
         """Update this object from the report about the shell."""
-        self._take_state(exchange)
-        if exchange.report:
-            report = bash_lines.parse_report(exchange.report[1])
+        self._take_state(request)
+        if request.report:
+            report = bash_lines.parse_report(request.report[1])
             self.status = report.status if report else self.status
 
     def ask(self, script: bytes, capture: Capture) -> Outcome:
         """Run a script of our own, unseen by the next command."""
-        exchange = self.begin(script, capture, stdin=False)
-        outcome = exchange.wait(_ASK_S)
-        self._take_state(exchange)
+        request = self.begin(script, capture, stdin=False)
+        outcome = request.wait(_ASK_S)
+        self._take_state(request)
         return outcome
+
+    def _printed(self, name: str, script: str, capture: Capture) -> bytes:
+        """Run a script of our own and return what it prints, by way of the file `name`."""
+        target = self.terminal.folder / name
+        self.ask(f"{script} >|{shlex.quote(str(target))}\n".encode(), capture)
+        return read_private(target) or b""
 
     def changed_exports(self) -> dict[str, str | None]:
         """Return the exported variables that changed since the last call; None means unset."""
@@ -161,9 +169,9 @@ class Bash(InterpreterProcess):
         if first.endswith(f"+ . {path}"):
             text = rest if newline else ""
         text = text.removesuffix(bash_lines.FALLBACK_PREFIX).replace(f"{path}: ", "")
-        return text if self._lists_jobs else bash_lines.strip_job_notices(text)
+        return text if self._lists_jobs else bash_lines.JOB_NOTICE.sub("", text)
 
-    def _watch(self, exchange: Exchange, *, stdin: bool) -> Watch:
+    def _watch(self, request: TerminalRequest, *, stdin: bool) -> Watch:
         def look(quiet: float) -> Outcome | None:
             if self.terminal.foreground() is None:
                 return None
@@ -175,32 +183,32 @@ class Bash(InterpreterProcess):
             if waits is TerminalWait.YES:
                 return Outcome.WAITING
             hidden = waits is TerminalWait.HIDDEN and guess
-            return Outcome.WAITING if hidden and _PROMPT.search(exchange.capture.end()) else None
+            return Outcome.WAITING if hidden and _PROMPT.search(request.capture.end()) else None
 
         return look
 
-    def _end_strays(self, exchange: Exchange) -> None:
+    def _end_strays(self, request: TerminalRequest) -> None:
         """Kill children that bash lost track of when it was interrupted before waiting for them."""
-        self.conclude(exchange)
-        strays = processes.children(self.leader, since=exchange.started_ticks)
+        self.conclude(request)
+        strays = processes.children(self.leader, since=request.started_ticks)
         if not strays:
             return
-        target = self.terminal.folder / "jobs"
-        self.ask(bash_lines.jobs_script(target), exchange.capture)
-        told = (read_private(target) or b"").split()[: len(strays)]
-        known = [processes.find_descendant(number, self.terminal.pid) for number in told]
+        # Each job of the shell has a leading process.
+        listed = self._printed("jobs", r"\builtin jobs -p", request.capture).split()
+        listed = listed[: len(strays)]
+        known = [processes.find_descendant(number, self.terminal.pid) for number in listed]
         processes.send((stray for stray in strays if stray not in known), signal.SIGKILL)
 
-    def _take_state(self, exchange: Exchange) -> None:
-        self.late = exchange.after
-        if exchange.report:
-            if report := bash_lines.parse_report(exchange.report[1]):
+    def _take_state(self, request: TerminalRequest) -> None:
+        self.late = request.after
+        if request.report:
+            if report := bash_lines.parse_report(request.report[1]):
                 self.flags, self.cwd = report.flags, report.cwd or self.cwd
-            self._listing = exchange.listing or self._listing
+            self._listing = request.listing or self._listing
 
-    def _exchange(self, capture: Capture) -> Exchange:
+    def _request(self, capture: Capture) -> TerminalRequest:
         nonce = self._nonce()
-        return Exchange(
+        return TerminalRequest(
             self.terminal,
             nonce,
             capture,
@@ -212,14 +220,20 @@ class Bash(InterpreterProcess):
 
 
 def stop_at_limit(
-    bash: Bash, exchange: Exchange, timeout: float, parts: Sequence[str], apart: bool
+    bash: Bash, request: TerminalRequest, timeout: float, parts: Sequence[str], apart: bool
 ) -> tuple[Outcome, str]:
     """End the command made of `parts`; return the outcome and a note for the model."""
     programs = running_programs(bash.terminal.foreground_processes(), bash.leader)
-    outcome = bash.stop(exchange)
-    lives = outcome is Outcome.DONE
-    told = ended_parts(parts, bash.recorded_parts(exchange)) if lives and parts else []
-    return outcome, _note(timeout, programs, told, bash.cwd if lives and not apart else None)
+    outcome = bash.stop(request)
+    what = " in ".join(reversed(programs)) or "a loop or builtin of the shell"
+    note = f"stopped after {timeout:g} s, when {what} was running"
+    if outcome is Outcome.DONE:
+        done = ended_parts(parts, bash.recorded_parts(request)) if parts else []
+        if done:
+            note += "; before it " + ", ".join(f"`{part}` had exit {code}" for part, code in done)
+        if not apart:
+            note += f". The shell is alive, in {bash.cwd}"
+    return outcome, f"{note}. Give it more time or run it in the background"
 
 
 def running_programs(foreground: Collection[ProcessStat], leader: int) -> list[str]:
@@ -237,20 +251,3 @@ def running_programs(foreground: Collection[ProcessStat], leader: int) -> list[s
         f"`{shortened(processes.command_line(each.pid))}` ({(now - each.started) / tick:.0f} s)"
         for each in (*found[:1], *newest)
     ]
-
-
-def _note(
-    timeout: float,
-    programs: Sequence[str],
-    done: Sequence[tuple[str, int]],
-    cwd: str | None,
-) -> str:
-    """Return the note. `done` are the parts that had ended, with their exit codes; `cwd` is the
-    shell's folder, None if the shell did not survive."""
-    what = " in ".join(reversed(programs)) or "a loop or builtin of the shell"
-    note = f"stopped after {timeout:g} s, when {what} was running"
-    if done:
-        note += "; before it " + ", ".join(f"`{part}` had exit {code}" for part, code in done)
-    if cwd is not None:
-        note += f". The shell is alive, in {cwd}"
-    return f"{note}. Give it more time or run it in the background"

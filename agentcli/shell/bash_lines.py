@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from agentcli.shell.exchange import MARK
 from agentcli.shell.output import HEAD_SHARE, SOURCE_HEAD_SHARE, replace_surrogates
+from agentcli.shell.terminal_request import MARK
 
 VARIABLE = "_agent_parts"
 _PIECE = re.compile(
@@ -83,9 +83,9 @@ def with_marks(parts: Sequence[str]) -> str:
     return text + parts[-1]
 
 
-def ended_parts(parts: Sequence[str], told: str) -> list[tuple[str, int]]:
-    """Return the parts that had ended with their statuses; `told` is what the variable held."""
-    found = re.findall(r"(\d{1,4}):(\d{1,3})\b", told)
+def ended_parts(parts: Sequence[str], recorded: str) -> list[tuple[str, int]]:
+    """Return the parts that had ended with their statuses, as `recorded` in the variable."""
+    found = re.findall(r"(\d{1,4}):(\d{1,3})\b", recorded)
     return [(shortened(parts[int(n)]), int(code)) for n, code in found if int(n) < len(parts)]
 
 
@@ -111,8 +111,9 @@ FALLBACK_PREFIX = "bash: _agent_reported: "
 NOISY_FLAGS = frozenset("%xv")
 """Flags of a shell that itself prints between commands: prompts, traces."""
 
-_MAY_EXPORT = re.compile(rb"=|\b(?:export|declare|typeset|unset|source|eval|read)\b|(?:^|\s)\.\s")
-_JOB_NOTICE = re.compile(
+MAY_EXPORT = re.compile(rb"=|\b(?:export|declare|typeset|unset|source|eval|read)\b|(?:^|\s)\.\s")
+"""A script that itself seems to change exported variables; functions it calls may, too."""
+JOB_NOTICE = re.compile(
     r"^\[\d+\][ +-]  (?:Done|Exit|Terminated|Killed|Hangup) .*\n?", re.MULTILINE
 )
 
@@ -143,11 +144,6 @@ def encode_command(command: str) -> bytes:
     if "\0" in command:
         raise ValueError("the command contains a NUL character, which a shell cannot run")
     return replace_surrogates(command).encode() + b"\n"
-
-
-def may_export(script: bytes) -> bool:
-    """Whether the script itself seems to change exported variables; functions it calls may, too."""
-    return _MAY_EXPORT.search(script) is not None
 
 
 def start_lines(exports: Mapping[str, str | None]) -> bytes:
@@ -249,20 +245,6 @@ def parse_report(text: str) -> ShellReport | None:
     status, flags, cwd = found.groups()
     is_path = cwd.startswith("/") and len(cwd) < _LONGEST_PATH
     return ShellReport(int(status or 0) & 0xFF, flags, cwd if is_path else "")
-
-
-def strip_job_notices(text: str) -> str:
-    return _JOB_NOTICE.sub("", text)
-
-
-def parts_script(target: Path) -> bytes:
-    """Return a script that writes to `target` which parts of the last command had ended."""
-    return rf"""\builtin printf '%s' "${VARIABLE}" >|{_quote(target)}""".encode() + b"\n"
-
-
-def jobs_script(target: Path) -> bytes:
-    """Return a script that writes the leading process of each of the shell's jobs to `target`."""
-    return rf"\builtin jobs -p >|{_quote(target)}".encode() + b"\n"
 
 
 def background_script(

@@ -14,9 +14,9 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from agentcli.interrupts import shield
 from agentcli.sandbox.selection import NO_LAYER, Sandbox
-from agentcli.shell.exchange import Exchange, Outcome, stop
 from agentcli.shell.output import HEAD_SHARE, Capture, LiveOutput, clean
 from agentcli.shell.terminal import Terminal
+from agentcli.shell.terminal_request import Outcome, TerminalRequest, stop
 from agentcli.system.processes import ENVIRONMENT_MARK, ProcessHandle
 from agentcli.workspace.names import OUTPUTS_VARIABLE
 from agentcli.workspace.private import OutputFolder, private_folder
@@ -65,26 +65,26 @@ class InterpreterProcess(ABC):
         it."""
         return self._leader.pid if self._leader else self.terminal.pid
 
-    def await_ready(self, capture: Capture) -> Exchange:
+    def await_ready(self, capture: Capture) -> TerminalRequest:
         """Wait until it answers for the first time. Raises NotStarted if it ends first, OSError if
         it doesn't answer."""
-        exchange = self._first_request(capture)
-        outcome = exchange.wait(self._READY_S)
+        request = self._first_request(capture)
+        outcome = request.wait(self._READY_S)
         if outcome is not Outcome.DONE:
-            said = clean(exchange.take_before()).strip()
+            said = clean(request.take_before()).strip()
             why = f"{self._name} did not start: {said or outcome.value}"
             raise NotStarted(why) if outcome is Outcome.DIED else OSError(why)
         self.has_answered = True
         self._leader = self.terminal.foreground_leader()
-        return exchange
+        return request
 
     @abstractmethod
-    def _first_request(self, capture: Capture) -> Exchange:
+    def _first_request(self, capture: Capture) -> TerminalRequest:
         """Begin a request that only has to be answered."""
 
-    def stop(self, exchange: Exchange) -> Outcome:
+    def stop(self, request: TerminalRequest) -> Outcome:
         """Stop what runs, within 5 s."""
-        return stop(exchange, self._leader)
+        return stop(request, self._leader)
 
     def exit_code(self) -> int:
         """Return the exit code of a process that is not alive, after ending what it left
@@ -110,7 +110,7 @@ ProcessT = TypeVar("ProcessT", bound=InterpreterProcess)
 class Running(Generic[ProcessT]):
     """A running request, and the notes for its result."""
 
-    exchange: Exchange
+    request: TerminalRequest
     process: ProcessT
     notes: list[str] = field(default_factory=list)
     started: float = field(default_factory=time.monotonic)
@@ -226,7 +226,7 @@ class Interpreter(ABC, Generic[ProcessT, RunningT, ResultT]):
         return process
 
     def _follow(self, running: RunningT, timeout: float, on_output: OnOutput) -> ResultT:
-        self._followed = running.exchange.terminal
+        self._followed = running.request.terminal
         try:
             outcome, timed_out = self._await(running, timeout, LiveOutput(on_output))
         except BaseException:
@@ -240,16 +240,16 @@ class Interpreter(ABC, Generic[ProcessT, RunningT, ResultT]):
         outcome = Outcome.DIED
         running.notes.append("interrupted")
         try:
-            outcome = running.process.stop(running.exchange)
+            outcome = running.process.stop(running.request)
         except BaseException:
-            running.exchange.terminal.kill()
+            running.request.terminal.kill()
             raise
         finally:
             self.last_result = self._conclude(running, outcome, timed_out=False)
 
     def _late_output(self, running: RunningT) -> str:
         """Return what was written between the previous request and this one."""
-        return clean(running.exchange.take_before()) if running.exchange.begun else ""
+        return clean(running.request.take_before()) if running.request.begun else ""
 
     def _open_ports(self, terminal: Terminal, pid: int) -> list[str]:
         """Let the sandbox around process `pid` reach its permitted ports for as long as the

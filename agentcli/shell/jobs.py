@@ -13,8 +13,8 @@ from threading import Event, Thread
 
 from agentcli.shell import bash_lines
 from agentcli.shell.bash import Bash
-from agentcli.shell.exchange import Exchange, Outcome
 from agentcli.shell.output import Capture, RenderedOutput
+from agentcli.shell.terminal_request import Outcome, TerminalRequest
 from agentcli.system import processes
 from agentcli.system.processes import ProcessHandle, ProcessStat
 from agentcli.workspace.private import DISK_BYTES, read_private, write_private
@@ -106,8 +106,8 @@ class SubshellJob(Job):
         if self.process is None:
             return False
         sent = processes.end_tree(self.process, _LADDER)
-        self.over, told = True, self._recorded_exit_code()
-        self.exit_code = 128 + sent if told is None else told
+        self.over, code = True, self._recorded_exit_code()
+        self.exit_code = 128 + sent if code is None else code
         return True
 
     def end_with_shell(self) -> bool:
@@ -115,9 +115,9 @@ class SubshellJob(Job):
             return False
         if self.process is not None:
             processes.end_tree(self.process, _LADDER[-1:])
-        told = self._recorded_exit_code()
+        code = self._recorded_exit_code()
         # Some jobs live long enough to record the signal that ended them.
-        self.over, self.exit_code = True, None if told in _STRUCK else told
+        self.over, self.exit_code = True, None if code in _STRUCK else code
         return self.exit_code is None
 
     def close(self) -> None:
@@ -185,16 +185,16 @@ class DetachedJob(Job):
         self,
         job_id: str,
         bash: Bash,
-        exchange: Exchange,
+        request: TerminalRequest,
         *,
         cwd: str,
         started: float,
         apart: bool,
     ) -> None:
         """Raises OSError if no log can be made."""
-        super().__init__(job_id, exchange.capture.become_log(), cwd, started)
+        super().__init__(job_id, request.capture.stream_to_file(), cwd, started)
         self.bash = bash
-        self._exchange = exchange
+        self._request = request
         self._apart = apart
         self._killed = False
         self._ended = Event()
@@ -239,18 +239,18 @@ class DetachedJob(Job):
             self.over = True
             self._ended.set()
             self.bash.close()
-            self._exchange.capture.close_log()
+            self._request.capture.close()
 
     def _follow(self) -> None:
         outcome = Outcome.TIMEOUT
         while outcome is Outcome.TIMEOUT:
-            outcome = self._exchange.wait(_LOOK_S, wakeable=True)
+            outcome = self._request.wait(_LOOK_S, wakeable=True)
         if outcome is Outcome.WOKEN:
-            outcome = self.bash.stop(self._exchange)
-            for process in processes.children(self.bash.leader, since=self._exchange.started_ticks):
+            outcome = self.bash.stop(self._request)
+            for process in processes.children(self.bash.leader, since=self._request.started_ticks):
                 processes.end_tree(process, _DETACHED_LADDER)
         if outcome is Outcome.DONE:
-            self.bash.conclude(self._exchange)
+            self.bash.conclude(self._request)
             self.exit_code = self.bash.status
         elif not self._killed:
             self.exit_code = self.bash.exit_code()
@@ -264,4 +264,4 @@ class DetachedJob(Job):
             if not processes.children(self.bash.leader, since=0):
                 return
             output, on_terminal, _ = terminal.pump(_LOOK_S)
-            self._exchange.capture.feed(output + on_terminal)
+            self._request.capture.feed(output + on_terminal)

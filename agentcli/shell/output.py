@@ -25,6 +25,7 @@ _SILENT_INTERVAL_S = 0.1
 _LIVE_INTERVAL_S = 0.06
 LIVE_BYTES = 8_192
 """Most bytes passed on between two calls."""
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 _CONTINUATIONS = bytes(range(0x80, 0xC0))
 """The bytes that continue a UTF-8 character."""
 
@@ -190,7 +191,12 @@ class LiveOutput:
             return
         text = self._take()
         self._last_call = time.monotonic()
-        cut = _start_of_unfinished(text)
+        # Later output may complete an escape sequence. The last character of one may look like the
+        # beginning of another.
+        last = text.rfind("\x1b")
+        starts = (text.rfind("\x1b", 0, last), last) if text.endswith("\x1b") else (last,)
+        unfinished = (at for at in starts if at >= 0 and _UNFINISHED_ESCAPE.match(text, at))
+        cut = next(unfinished, len(text))
         text, self._rest = text[:cut], text[cut:]
         if text := _ESCAPES.sub("", text):
             self._callback(text)
@@ -206,15 +212,6 @@ class LiveOutput:
         # The first character may be incomplete.
         text = self._decoder.decode(data.lstrip(_CONTINUATIONS) or data)
         return f"\n[… {skipped:,} bytes …]\n{text}"
-
-
-def _start_of_unfinished(text: str) -> int:
-    """Return where an escape sequence begins that later output may complete; the length of `text`
-    if there is none. The last character of a sequence may look like the beginning of another."""
-    last = text.rfind("\x1b")
-    starts = (text.rfind("\x1b", 0, last), last) if text.endswith("\x1b") else (last,)
-    found = (at for at in starts if at >= 0 and _UNFINISHED_ESCAPE.match(text, at))
-    return next(found, len(text))
 
 
 @dataclass(frozen=True)
@@ -280,19 +277,16 @@ class Capture:
         while self._tail_size - len(self._tail[0]) >= self._keep:
             self._tail_size -= len(self._tail.popleft())
 
-    def become_log(self) -> Path:
+    def stream_to_file(self) -> Path:
         """Write everything so far and from now on directly to the file, and keep none in memory.
         Raises OSError if the file can't be created."""
         if self._file is None:
-            self._file = self._new_file()
+            self._file = os.open(self._path, _NEW_FILE, 0o600)
             self._spool(bytes(self._head) + b"".join(self._tail))
         self._head.clear()
         self._tail.clear()
         self._is_log = True
         return self._path
-
-    def close_log(self) -> None:
-        self._close()
 
     def end(self) -> str:
         """Return the last few hundred characters."""
@@ -312,7 +306,7 @@ class Capture:
             return RenderedOutput(head_text, truncated=False, path=None)
         if self._file is None:
             self._spool(bytes(self._head) + tail)
-        self._close()
+        self.close()
         head = math.ceil(max_chars * self._head_share)
         start = _whole_lines_before(head_text, head)
         end = _whole_lines_after(tail_text, max_chars - head)
@@ -350,7 +344,7 @@ class Capture:
                 return
         try:
             if self._file is None:
-                self._file = self._new_file()
+                self._file = os.open(self._path, _NEW_FILE, 0o600)
             while data:
                 count = os.write(self._file, data)
                 self._written += count
@@ -358,17 +352,14 @@ class Capture:
         except OSError as error:
             self.problem = str(error)
 
-    def _new_file(self) -> int:
-        return os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-
-    def _close(self) -> None:
+    def close(self) -> None:
         if self._file is not None:
             os.close(self._file)
             self._file = None
 
     def _discard(self) -> None:
         if self._file is not None:
-            self._close()
+            self.close()
             self._path.unlink()
             if self._folder is not None:
                 self._folder.give_back(self._written)

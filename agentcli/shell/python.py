@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agentcli.sandbox.selection import SpawnOptions
-from agentcli.shell.exchange import Exchange, Outcome
 from agentcli.shell.interpreter import (
     LATE_CHARS,
     Interpreter,
@@ -21,6 +20,7 @@ from agentcli.shell.interpreter import (
 )
 from agentcli.shell.output import Capture, LiveOutput, replace_surrogates
 from agentcli.shell.terminal import Terminal
+from agentcli.shell.terminal_request import Outcome, TerminalRequest
 from agentcli.system import processes
 from agentcli.system.processes import ENVIRONMENT_MARK, TerminalWait
 from agentcli.system.programs import interpreter_of
@@ -60,9 +60,9 @@ class _PythonProcess(InterpreterProcess):
         command = (interpreter, str(driver), str(folder / "report"))
         super().__init__(interpreter, Terminal(options, command, folder=folder, env=env))
 
-    def request(self, capture: Capture, **fields: str) -> Exchange:
+    def request(self, capture: Capture, **fields: str) -> TerminalRequest:
         nonce = self._nonce()
-        exchange = Exchange(
+        request = TerminalRequest(
             self.terminal,
             nonce,
             capture,
@@ -70,7 +70,7 @@ class _PythonProcess(InterpreterProcess):
             before=self.late,
         )
         self.terminal.send_line(json.dumps({"nonce": nonce, **fields}).encode())
-        return exchange
+        return request
 
     _first_request = request
 
@@ -105,8 +105,8 @@ class PythonInterpreter(Interpreter[_PythonProcess, _Cell, CellResult]):
         terminal.reset_modes()
         path = write_private(terminal.folder / "cell.py", replace_surrogates(code).encode())
         figures = str(terminal.folder / "figure-")
-        exchange = process.request(self._capture(self.max_chars), code=str(path), images=figures)
-        return self._follow(_Cell(exchange, process, notes), timeout, on_output)
+        request = process.request(self._capture(self.max_chars), code=str(path), images=figures)
+        return self._follow(_Cell(request, process, notes), timeout, on_output)
 
     def restart(self) -> None:
         """Start a fresh interpreter; all variables are lost."""
@@ -130,29 +130,29 @@ class PythonInterpreter(Interpreter[_PythonProcess, _Cell, CellResult]):
         return f"{reason} and was restarted; its variables are lost"
 
     def _await(self, running: _Cell, timeout: float, live: LiveOutput) -> tuple[Outcome, bool]:
-        exchange = running.exchange
-        terminal = exchange.terminal
-        outcome = exchange.wait(timeout, live=live, watch=lambda quiet: _waiting(terminal))
+        request = running.request
+        terminal = request.terminal
+        outcome = request.wait(timeout, live=live, watch=lambda quiet: _waiting(terminal))
         timed_out = outcome is Outcome.TIMEOUT
         if timed_out:
             running.notes.append(f"interrupted after {timeout:g} s")
         if outcome is Outcome.WAITING:
             running.notes.append("interrupted: it waited for someone to type, which nobody can")
         if outcome not in (Outcome.DONE, Outcome.DIED):
-            outcome = running.process.stop(exchange)
+            outcome = running.process.stop(request)
         return outcome, timed_out
 
     def _conclude(self, running: _Cell, outcome: Outcome, *, timed_out: bool) -> CellResult:
-        exchange = running.exchange
-        rendered = exchange.capture.render(self.max_chars)
+        request = running.request
+        rendered = request.capture.render(self.max_chars)
         if late := self._late_output(running).strip():
             running.notes.append(f"written since the last cell:\n{late[-LATE_CHARS:]}")
-        running.process.late = exchange.after
+        running.process.late = request.after
         error = True
         images: tuple[str, ...] = ()
-        if exchange.report and (report := _parse_report(exchange.report[1])):
+        if request.report and (report := _parse_report(request.report[1])):
             error, names = report
-            images = tuple(_figures(exchange.terminal.folder, names, running.notes))
+            images = tuple(_figures(request.terminal.folder, names, running.notes))
         if outcome is not Outcome.DONE:
             code = running.process.exit_code()
             running.notes.append(self._replace(f"the interpreter ended (status {code})"))

@@ -13,11 +13,11 @@ from agentcli.sandbox.selection import Sandbox
 from agentcli.shell import bash_lines
 from agentcli.shell.bash import Bash, stop_at_limit
 from agentcli.shell.bash_lines import head_share, parts_of, with_marks
-from agentcli.shell.exchange import Outcome
 from agentcli.shell.interpreter import LATE_CHARS, CommandResult, Interpreter, OnOutput, Running
 from agentcli.shell.jobs import NEW_SHELL, SENT, DetachedJob, Job, begin_job
 from agentcli.shell.output import LiveOutput
 from agentcli.shell.terminal import Terminal, typed
+from agentcli.shell.terminal_request import Outcome
 from agentcli.shell.variables import Exports, storable
 from agentcli.system import processes
 from agentcli.system.processes import ENVIRONMENT_MARK
@@ -108,9 +108,9 @@ class Shell(Interpreter[Bash, _Running, CommandResult]):
         if not self.sandbox.contains:
             notes += self._withheld.notes(command)
         capture = self._capture(self.max_chars, head_share(command))
-        exchange = bash.begin(script, capture, stdin=stdin)
+        request = bash.begin(script, capture, stdin=stdin)
         running = _Running(
-            exchange,
+            request,
             bash,
             notes,
             layer=self.sandbox.layer,
@@ -140,7 +140,7 @@ class Shell(Interpreter[Bash, _Running, CommandResult]):
         main, notes = self._ready()
         env, cwd = self._env, self.cwd
         if not sandbox.contains:
-            env, cwd = self._full_env, self._real_cwd()
+            env, cwd = self._full_env, str(self.sandbox.real_path(self.cwd))
             withheld = self.exports.withheld(sandbox.layer, env)
             notes += differences(withheld, self.sandbox, command)
             notes += self._withheld.notes(command)
@@ -154,11 +154,12 @@ class Shell(Interpreter[Bash, _Running, CommandResult]):
 
         try:
             bash = self._awaited(start, lambda: made[-1].close())
-            exchange = bash.begin(script, self._capture(self.max_chars), stdin=False)
-            running = _Running(exchange, bash, notes, layer=sandbox.layer, apart=True)
+            request = bash.begin(script, self._capture(self.max_chars), stdin=False)
+            running = _Running(request, bash, notes, layer=sandbox.layer, apart=True)
             result = self._follow(running, timeout, on_output)
         finally:
-            if made and not self._is_job(made[-1]):
+            detached = {job.bash for job in self._jobs.values() if isinstance(job, DetachedJob)}
+            if made and made[-1] not in detached:
                 ended = _end(made[-1])
         if result.job_id is not None:
             return result
@@ -181,7 +182,7 @@ class Shell(Interpreter[Bash, _Running, CommandResult]):
             raise ValueError("no command is waiting for input")
         terminal = running.process.terminal
         data = typed(text)
-        if terminal.canonical() and max(map(len, data.split(b"\n"))) > _LONGEST_TYPED_LINE:
+        if terminal.is_canonical and max(map(len, data.split(b"\n"))) > _LONGEST_TYPED_LINE:
             raise ValueError(f"a terminal takes at most {_LONGEST_TYPED_LINE} bytes in one line")
         self.last_result = None
         running.started = time.monotonic()
@@ -266,9 +267,6 @@ class Shell(Interpreter[Bash, _Running, CommandResult]):
         self.cwd = self._existing_folder()
         return self._new_bash(self.sandbox, self._env, self.cwd)
 
-    def _real_cwd(self) -> str:
-        return str(self.sandbox.real_path(self.cwd))
-
     def _new_bash(self, sandbox: Sandbox, env: Mapping[str, str], cwd: str) -> Bash:
         self._job_folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         folder = self._new_folder()
@@ -284,7 +282,7 @@ class Shell(Interpreter[Bash, _Running, CommandResult]):
         notes, self._next_notes = self._next_notes, []
         if self._running is not None:
             running, self._running = self._running, None
-            running.process.stop(running.exchange)
+            running.process.stop(running.request)
             self._take_over(running)
             notes.append("the command that waited for input was stopped")
         bash, more_notes = super()._ready()
@@ -295,20 +293,20 @@ class Shell(Interpreter[Bash, _Running, CommandResult]):
         return f"{reason} and was restarted in {self.cwd}; {_KEPT}"
 
     def _await(self, running: _Running, timeout: float, live: LiveOutput) -> tuple[Outcome, bool]:
-        bash, exchange = running.process, running.exchange
+        bash, request = running.process, running.request
         self._running = None
         self._foreground = bash.terminal
         try:
-            outcome = bash.follow(exchange, timeout, live=live, stdin=running.stdin)
+            outcome = bash.follow(request, timeout, live=live, stdin=running.stdin)
         finally:
             self._foreground = None
         timed_out = outcome is Outcome.TIMEOUT
         if timed_out:
-            outcome, note = stop_at_limit(bash, exchange, timeout, running.parts, running.apart)
+            outcome, note = stop_at_limit(bash, request, timeout, running.parts, running.apart)
             running.notes.append(note)
         elif outcome is Outcome.WAITING and running.apart:
             running.notes.append("stopped: it waited for input, which can't be given here")
-            outcome = bash.stop(exchange)
+            outcome = bash.stop(request)
         return outcome, timed_out
 
     def _conclude(self, running: _Running, outcome: Outcome, *, timed_out: bool) -> CommandResult:
@@ -317,16 +315,16 @@ class Shell(Interpreter[Bash, _Running, CommandResult]):
                 return self._detach(running)
             except OSError as error:
                 running.notes.append(f"stopped: it could not go to the background: {error}")
-                outcome = running.process.stop(running.exchange)
-        bash, exchange = running.process, running.exchange
-        rendered = exchange.capture.render(self.max_chars, bash.script_text)
+                outcome = running.process.stop(running.request)
+        bash, request = running.process, running.request
+        rendered = request.capture.render(self.max_chars, bash.script_text)
         waiting = outcome is Outcome.WAITING
         late = self._late_output(running) if running.quiet_shell else ""
-        if late := bash_lines.strip_job_notices(late).strip():
+        if late := bash_lines.JOB_NOTICE.sub("", late).strip():
             tail = late[-LATE_CHARS:]
             running.notes.append(f"written by background processes since the last command:\n{tail}")
         if waiting:
-            exchange.capture = self._capture(self.max_chars)
+            request.capture = self._capture(self.max_chars)
             self._running = running
         code = None if waiting else self._finish(running, outcome)
         notes, running.notes = tuple(running.notes), []
@@ -350,7 +348,7 @@ class Shell(Interpreter[Bash, _Running, CommandResult]):
 
     def _take_over(self, running: _Running) -> None:
         """Update this shell from what the end of the command reports."""
-        running.process.conclude(running.exchange)
+        running.process.conclude(running.request)
         exports = running.process.changed_exports()
         if exports:
             self.exports.add(exports, running.layer)
@@ -361,7 +359,7 @@ class Shell(Interpreter[Bash, _Running, CommandResult]):
         """Return the command's exit code; replace a shell that did not survive the command."""
         bash = running.process
         self._take_over(running)
-        if not running.apart or bash.cwd != self._real_cwd():
+        if not running.apart or bash.cwd != str(self.sandbox.real_path(self.cwd)):
             self.cwd = bash.cwd
         if outcome is Outcome.DONE:
             return bash.status
@@ -379,7 +377,7 @@ class Shell(Interpreter[Bash, _Running, CommandResult]):
             job = DetachedJob(
                 f"job-{len(self._jobs) + 1}",
                 running.process,
-                running.exchange,
+                running.request,
                 cwd=self.cwd,
                 started=running.started,
                 apart=running.apart,
@@ -391,9 +389,6 @@ class Shell(Interpreter[Bash, _Running, CommandResult]):
             notes += [] if running.apart else [f"{NEW_SHELL} {self._existing_folder()}"]
             self.last_result = self._job_result(job, notes, self.max_chars)
         return self.last_result
-
-    def _is_job(self, bash: Bash) -> bool:
-        return any(isinstance(job, DetachedJob) and job.bash is bash for job in self._jobs.values())
 
     def _job(self, job_id: str) -> Job:
         if job_id not in self._jobs:

@@ -171,7 +171,8 @@ class Terminal:
         if not self._local_modes() & termios.ISIG:
             self.type(b"\x03")
 
-    def canonical(self) -> bool:
+    @property
+    def is_canonical(self) -> bool:
         """Whether the terminal hands out whole lines (then at most 4095 bytes each)."""
         return bool(self._local_modes() & termios.ICANON)
 

@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentcli.shell import bash_lines
-from agentcli.shell.exchange import MARK, _Reports
 from agentcli.shell.python import PythonInterpreter
 from agentcli.shell.shell import Shell
+from agentcli.shell.terminal_request import MARK, _Reports
 from agentcli.system import processes
 from tests.shell.shells import is_alive, make_shell, needs_proc, sound, until
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from agentcli.shell.exchange import Exchange, Outcome
 from agentcli.shell.output import Capture
 from agentcli.shell.shell import Shell
+from agentcli.shell.terminal_request import Outcome, TerminalRequest
 from agentcli.shell.variables import WITHHELD
 from tests.shell.shells import around, exported, make_shell, needs_proc, sound, until
 from tests.shell.test_shell import TWISTS
@@ -110,12 +110,12 @@ def test_a_report_in_many_pieces_leaves_the_output_whole(tmp_path: Path) -> None
         def pump(self, timeout: float) -> tuple[bytes, bytes, bytes]:
             return self.pieces.pop(0)
 
-    exchange = Exchange(
+    request = TerminalRequest(
         Terminal(), "n1", Capture(tmp_path / "log", keep=100), is_report=lambda text: True
     )
-    assert exchange.wait(30) is Outcome.DONE
-    assert exchange.capture.render(100).text == "out\n"
-    assert (exchange.report, exchange.listing) == (("F", "0::/"), b'declare -x A="1"\n')
+    assert request.wait(30) is Outcome.DONE
+    assert request.capture.render(100).text == "out\n"
+    assert (request.report, request.listing) == (("F", "0::/"), b'declare -x A="1"\n')
 
 
 def test_values_larger_than_a_pipe_pass(shell: Shell) -> None:

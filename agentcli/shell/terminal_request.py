@@ -53,7 +53,7 @@ Watch = Callable[[float], Outcome | None]
 """Checks the processes when nothing has arrived for the given number of seconds."""
 
 
-class Exchange:
+class TerminalRequest:
     """Output is between "␞B<nonce>␞" and "␞E<nonce>␞", in the output pipe and on the terminal; a
     report is "␞<letter><nonce>:…␞".
 
@@ -72,7 +72,7 @@ class Exchange:
         ask_again: bytes = b"",
         ask_end: bytes = b"",
     ) -> None:
-        """`before` is what followed the previous exchange in each stream. `ask_again` are lines
+        """`before` is what followed the previous request in each stream. `ask_again` are lines
         that request the report once more, as an interrupt can lose it; `ask_end` are lines that
         request the end mark after a fallback report. Empty ones are not sent."""
         self.terminal = terminal
@@ -145,7 +145,9 @@ class Exchange:
             elif (seen := polls.poll(now, self._last_activity)) is not None:
                 live.flush()
                 return seen
-            due = (live.due_in(now), polls.due_in(now), self._end_patience(now))
+            patience = self._last_activity + _END_MARK_PATIENCE_S - now
+            mark_due = max(0.0, patience) + 0.001 if self.report else None
+            due = (live.due_in(now), polls.due_in(now), mark_due)
             waits = (deadline - now, *due, interrupts.longest_wait_s())
             had_report = self.report is not None
             self._take(*self.terminal.pump(min(w for w in waits if w is not None)), live)
@@ -162,11 +164,6 @@ class Exchange:
     def ask_again(self) -> None:
         if self._ask_again:
             self.terminal.send_line(self._ask_again)
-
-    def _end_patience(self, now: float) -> float | None:
-        if self.report is None:
-            return None
-        return max(0.0, self._last_activity + _END_MARK_PATIENCE_S - now) + 0.001
 
     def _take(self, output: bytes, on_terminal: bytes, reports: bytes, live: LiveOutput) -> None:
         if output or on_terminal or reports:
@@ -260,7 +257,7 @@ class _PollSchedule:
         return None
 
 
-def stop(exchange: Exchange, leader: ProcessHandle | None) -> Outcome:
+def stop(request: TerminalRequest, leader: ProcessHandle | None) -> Outcome:
     """Stop what runs: ^C, INT, TERM, KILL to the foreground group, then the process itself.
 
     Programs that only read the output of others are spared at first: when those end, the readers
@@ -268,33 +265,33 @@ def stop(exchange: Exchange, leader: ProcessHandle | None) -> Outcome:
 
     Takes at most 4.5 s. `leader` is the process that answers our lines, if it is known.
     """
-    terminal = exchange.terminal
+    terminal = request.terminal
     terminal.interrupt_key()
     for number, (signum, patience) in enumerate(((signal.SIGINT, _FIRST_PATIENCE_S), *_LADDER)):
         if number or not _spare_readers(terminal, leader):
             _apply(terminal, signum, leader)
-        exchange.ask_again()
-        outcome = _insist(exchange, signum, patience, leader)
+        request.ask_again()
+        outcome = _insist(request, signum, patience, leader)
         if outcome is not Outcome.TIMEOUT:
             return outcome
     terminal.kill()
-    return exchange.wait(1.0)
+    return request.wait(1.0)
 
 
 def _insist(
-    exchange: Exchange, signum: signal.Signals, patience: float, leader: ProcessHandle | None
+    request: TerminalRequest, signum: signal.Signals, patience: float, leader: ProcessHandle | None
 ) -> Outcome:
     """Wait, repeating the signal when a script continues with its next command."""
     deadline = time.monotonic() + patience
-    group = exchange.terminal.foreground()
+    group = request.terminal.foreground()
     while (left := deadline - time.monotonic()) > 0:
-        outcome = exchange.wait(min(_SLICE_S, left))
+        outcome = request.wait(min(_SLICE_S, left))
         if outcome is not Outcome.TIMEOUT:
             return outcome
-        now_in_front = exchange.terminal.foreground()
+        now_in_front = request.terminal.foreground()
         if now_in_front != group and not _is_group_of(leader, now_in_front):
             group = now_in_front
-            _apply(exchange.terminal, signum, leader)
+            _apply(request.terminal, signum, leader)
     return Outcome.TIMEOUT
 
 
