@@ -148,6 +148,24 @@ def test_what_is_said_just_before_a_turn_begins_waits_as_what_is_said_in_it():
     assert control.inputs.empty()
 
 
+@pytest.mark.parametrize("said", ["before", "after"])
+def test_an_interrupt_holds_what_waited_until_the_user_says_something(said, monkeypatch):
+    monkeypatch.setattr(os, "kill", lambda process, number: None)
+    control = ConversationControl()
+    control.waiting.mailbox = Box()
+    control.begin_work()
+    if said == "before":
+        control.submit(Submission("do it"))
+    control.interrupt()
+    if said == "after":
+        control.submit(Submission("do something else"))
+        control.submit(Submission(""))
+    control.end_work()
+    control.tick()
+    assert control.held == (said == "before")
+    assert control.inputs.empty() == (said == "before")
+
+
 class Box(dict[str, str]):
     """A mailbox that nobody empties."""
 

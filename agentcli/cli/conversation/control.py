@@ -171,11 +171,14 @@ class ConversationControl:
     complete: Callable[[str], tuple[int, Sequence[Completion]]] = lambda text: (0, ())
     prompt: Prompt | None = None
     _interrupts: int = 0
+    _spoke_since: bool = False
+    """Whether the user entered something after the interrupt, which ends its hold."""
 
     # --- for the prompt's thread
 
     def submit(self, submission: Submission) -> None:
         text = submission.text
+        self._spoke_since |= bool(self._interrupts and text)
         if not self.is_working:
             if text or self.queued():
                 self.held = False
@@ -271,9 +274,10 @@ class ConversationControl:
     def end_work(self) -> None:
         self.is_working = False
         if self._interrupts:
-            self.held = True
+            self.held = not self._spoke_since
             self._say("")
         self._interrupts = 0
+        self._spoke_since = False
 
     def next_command(self) -> Submission | None:
         """Take the oldest command that waited for the end of the turn, unless input is held."""
