@@ -97,9 +97,9 @@ def stored_schemas(stored: SystemMessageAction) -> tuple[ToolSchema, ...]:
 
 
 def last_folder(past: Sequence[Event], workspace: str, layer: str) -> str | None:
-    """Return the folder in which the shell was last, for a new shell to start in. None unless it
-    still exists, the workspace is the same, and commands in `layer` have no more rights than the
-    commands that chose the folder."""
+    """Return the folder in which the shell was last, for a new shell to start in. None unless the
+    workspace is the same and commands in `layer` have no more rights than the commands that chose
+    the folder. It may be gone: the shell tells that."""
     folder = at = None
     now = chosen_in = ""
     for event in past:
@@ -110,7 +110,7 @@ def last_folder(past: Sequence[Event], workspace: str, layer: str) -> str | None
             folder, chosen_in = event.metadata.cwd, now
     if at != workspace or folder is None or not may_cross(chosen_in, layer):
         return None
-    return folder if Path(folder).is_dir() else None
+    return folder
 
 
 def change_messages(

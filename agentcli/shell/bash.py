@@ -6,7 +6,7 @@ import os
 import re
 import shlex
 import signal
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 from agentcli.sandbox.selection import SpawnOptions
@@ -24,6 +24,7 @@ from agentcli.workspace.private import read_private, write_private
 
 _ASK_S = 10.0
 _END_S = 3.0
+_MOST_NAMED = 3
 _GUESS_QUIET_S = 1.0
 _LARGE_LISTING = 16_384
 """Bytes that bash writes in 0.1 to 0.2 ms; larger listings take longer and longer."""
@@ -220,10 +221,16 @@ class Bash(InterpreterProcess):
 
 
 def stop_at_limit(
-    bash: Bash, request: TerminalRequest, timeout: float, parts: Sequence[str], apart: bool
+    bash: Bash,
+    request: TerminalRequest,
+    timeout: float,
+    parts: Sequence[str],
+    place: Callable[[Bash], str] | None,
 ) -> tuple[Outcome, str]:
-    """End the command made of `parts`; return the outcome and a note for the model."""
-    programs = running_programs(bash.terminal.foreground_processes(), bash.leader)
+    """End the command made of `parts`; return the outcome and a note for the model. `place` words
+    where the shell is; None for one that ends with its command."""
+    foreground = bash.terminal.foreground_processes()
+    programs = running_programs(foreground, bash.leader)
     outcome = bash.stop(request)
     what = " in ".join(reversed(programs)) or "a loop or builtin of the shell"
     note = f"stopped after {timeout:g} s, when {what} was running"
@@ -231,9 +238,28 @@ def stop_at_limit(
         done = ended_parts(parts, bash.recorded_parts(request)) if parts else []
         if done:
             note += "; before it " + ", ".join(f"`{part}` had exit {code}" for part, code in done)
-        if not apart:
-            note += f". The shell is alive, in {bash.cwd}"
+        if place is not None:
+            left = left_running(bash, request.started_ticks, foreground)
+            note += f"; still running in the background: {', '.join(left)}" if left else ""
+            note += f". The shell is alive{place(bash)}"
     return outcome, f"{note}. Give it more time or run it in the background"
+
+
+def left_running(bash: Bash, since: int, stopped: Collection[ProcessStat]) -> list[str]:
+    """Return what was started at `since` (in ticks) or later and goes on without the `stopped`
+    foreground: only the first of what belongs together, and no mere copies of the shell."""
+    shell = processes.command_line(bash.leader)
+    found = [
+        each
+        for each in processes.descendants(bash.terminal.pid)
+        if each.started >= since and not each.over and each not in stopped
+    ]
+    found.sort(key=lambda each: (each.started, each.pid))
+    lines = {each.pid: processes.command_line(each.pid) for each in found}
+    named = {pid: line for pid, line in lines.items() if line not in ("", shell)}
+    first = [named[p.pid] for p in found if p.pid in named and p.parent not in named]
+    more = [f"{len(first) - _MOST_NAMED} more"] if len(first) > _MOST_NAMED else []
+    return [f"`{shortened(line)}`" for line in first[:_MOST_NAMED]] + more
 
 
 def running_programs(foreground: Collection[ProcessStat], leader: int) -> list[str]:

@@ -291,6 +291,8 @@ class CommandResult:
     """The folder after the command."""
     duration_s: float
     pid: int | None
+    folder_fault: str = ""
+    """What is wrong with that folder."""
     timed_out: bool = False
     waiting_for_input: bool = False
     truncated: bool = False

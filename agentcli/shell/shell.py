@@ -6,6 +6,7 @@ import signal
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from agentcli.interrupts import shield
 from agentcli.sandbox.hints import WithheldEnvironment, differences
@@ -28,6 +29,7 @@ _JOB_CHARS = 4000
 """Characters of a job's log in a result, which may be requested again and again."""
 
 _KEPT = "variables exported by earlier commands are kept, other variables and functions are lost"
+_NO_FOLDER = "no longer exists"
 _STARTED_ANEW = f"the shell was started anew, to find what the user named; {_KEPT}"
 _NOT_TOLD_APART = "the job can't be told from the shell's other processes; it ends with the shell"
 
@@ -65,6 +67,8 @@ class Shell(Interpreter[Bash, _Running, CommandResult]):
         self._withheld = WithheldEnvironment(self.withheld_environment)
         self._job_folder = self.scratch / f"jobs-{self.identity}"
         self._next_notes = [*self.first_notes]
+        self._told_folder = self.cwd
+        """The folder that the newest result has told."""
         self._running: _Running | None = None
         self._new_exports: dict[str, str | None] = {}
         """Changes that no result has reported yet."""
@@ -138,9 +142,11 @@ class Shell(Interpreter[Bash, _Running, CommandResult]):
         script = bash_lines.encode_command(command)
         self.last_result = None
         main, notes = self._ready()
-        env, cwd = self._env, self.cwd
+        env, cwd = self._env, self._existing_folder()
+        if cwd != self.cwd:
+            notes.append(f"{self.cwd} {_NO_FOLDER}")
         if not sandbox.contains:
-            env, cwd = self._full_env, str(self.sandbox.real_path(self.cwd))
+            env, cwd = self._full_env, str(self.sandbox.real_path(cwd))
             withheld = self.exports.withheld(sandbox.layer, env)
             notes += differences(withheld, self.sandbox, command)
             notes += self._withheld.notes(command)
@@ -267,6 +273,22 @@ class Shell(Interpreter[Bash, _Running, CommandResult]):
         self.cwd = self._existing_folder()
         return self._new_bash(self.sandbox, self._env, self.cwd)
 
+    def _folder_fault(self, bash: Bash) -> str:
+        """Return what is wrong with the folder that `bash` is in; empty if nothing is."""
+        try:
+            # Where a folder was removed, its name may stand for a new one, which bash is not in.
+            removed = not Path(f"/proc/{bash.leader}/cwd").stat().st_nlink
+        except OSError:
+            removed = False
+        if not self.sandbox.real_path(bash.cwd).is_dir():
+            return f"the shell's folder, {bash.cwd}, {_NO_FOLDER}: cd to another"
+        if removed:
+            return f"{bash.cwd} was removed and made anew; the shell is in the old one until it cds"
+        return ""
+
+    def _place(self, bash: Bash) -> str:
+        return "" if self._folder_fault(bash) else f", in {bash.cwd}"
+
     def _new_bash(self, sandbox: Sandbox, env: Mapping[str, str], cwd: str) -> Bash:
         self._job_folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         folder = self._new_folder()
@@ -279,14 +301,18 @@ class Shell(Interpreter[Bash, _Running, CommandResult]):
         super()._drop()
 
     def _ready(self) -> tuple[Bash, list[str]]:
-        notes, self._next_notes = self._next_notes, []
+        stopped = []
         if self._running is not None:
             running, self._running = self._running, None
             running.process.stop(running.request)
             self._take_over(running)
-            notes.append("the command that waited for input was stopped")
-        bash, more_notes = super()._ready()
-        return bash, [*notes, *more_notes]
+            stopped.append("the command that waited for input was stopped")
+        bash, notes = super()._ready()
+        first, self._next_notes = self._next_notes, []
+        if self.cwd != self._told_folder:
+            first.append(f"{self._told_folder} {_NO_FOLDER}")
+            self._told_folder = self.cwd
+        return bash, [*first, *stopped, *notes]
 
     def _replace(self, reason: str) -> str:
         self.restart()
@@ -302,7 +328,9 @@ class Shell(Interpreter[Bash, _Running, CommandResult]):
             self._foreground = None
         timed_out = outcome is Outcome.TIMEOUT
         if timed_out:
-            outcome, note = stop_at_limit(bash, request, timeout, running.parts, running.apart)
+            outcome, note = stop_at_limit(
+                bash, request, timeout, running.parts, None if running.apart else self._place
+            )
             running.notes.append(note)
         elif outcome is Outcome.WAITING and running.apart:
             running.notes.append("stopped: it waited for input, which can't be given here")
@@ -327,6 +355,9 @@ class Shell(Interpreter[Bash, _Running, CommandResult]):
             request.capture = self._capture(self.max_chars)
             self._running = running
         code = None if waiting else self._finish(running, outcome)
+        self._told_folder = self.cwd
+        ended = waiting or running.apart or outcome is not Outcome.DONE
+        fault = "" if ended else self._folder_fault(bash)
         notes, running.notes = tuple(running.notes), []
         exports, self._new_exports = storable(self._new_exports), {}
         layers, self._new_layers = self._new_layers, set()
@@ -335,6 +366,7 @@ class Shell(Interpreter[Bash, _Running, CommandResult]):
             output=rendered.text,
             exit_code=code,
             cwd=self.cwd,
+            folder_fault=fault,
             duration_s=time.monotonic() - running.started,
             pid=bash.leader,
             timed_out=timed_out,

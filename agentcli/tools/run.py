@@ -66,10 +66,10 @@ class BashArguments(ToolArguments):
 
 
 def _bash(args: BashArguments, ctx: ToolContext) -> ToolResult:
-    shell = ctx.shell
+    shell, before = ctx.shell, ctx.shell.cwd
     if args.restart:
         shell.restart()
-    before = shell.cwd
+        before = ""
     try:
         result = _run(args, ctx)
     except TurnInterrupted as interrupt:
@@ -114,7 +114,7 @@ def _tool_result(
 ) -> ToolResult:
     """Return the output followed by the facts that it does not show itself."""
     facts = _job_facts(result) if result.job_id else _command_facts(result, before)
-    text = with_notes(result.output, "; ".join(facts), *result.notes, ending)
+    text = with_notes(result.output, "; ".join(facts), result.folder_fault, *result.notes, ending)
     rounded = replace(result, duration_s=round(result.duration_s, 3))
     metadata = CmdMetadata.model_validate(rounded, from_attributes=True)
     return ToolResult(text, data={"command": args.command, "metadata": metadata})
@@ -128,7 +128,7 @@ def _command_facts(result: CommandResult, before: str) -> list[str]:
         facts.append(f"exit {result.exit_code}")
     elif result.exit_code == 0 and not result.output.strip():
         facts.append("exit 0, no output")
-    if result.cwd != before:
+    if result.cwd != before and not result.folder_fault:
         facts.append(f"now in {result.cwd}")
     return facts
 

@@ -60,3 +60,34 @@ def test_a_secret_is_not_stored_and_the_model_is_told_its_name(agent, serve, var
     told = last_result(server)
     assert "<> <bar>" in told
     assert f"not restored: {variable}" in told
+
+
+def told_by_commands(server) -> list[str]:
+    """What the model was told of each of its commands."""
+    return [m["content"] for m in server.requests[-1].body["messages"] if m["role"] == "tool"]
+
+
+def test_a_folder_that_is_gone_is_said_until_the_shell_leaves_it(agent, serve):
+    fresh = Call("bash", {"command": "true", "restart": True})
+    limited = Call("bash", {"command": "sleep 1000", "timeout": 0.2})
+    commands = [
+        *(bash("mkdir a; cd a; rmdir ../a"), Reply("", [limited]), Reply("", [fresh])),
+        *(bash("mkdir a; cd a"), bash("rmdir ../a; mkdir ../a"), bash("cd ../a; pwd")),
+        *(bash("mv ../a ../b; echo moved"), Reply("There.")),
+    ]
+    server = agent.asks(serve([*commands, bash("pwd"), Reply("Back.")]))
+    agent.ok("run", "look")
+    place = agent.workspace
+    gone = f"[the shell's folder, {place}/a, no longer exists: cd to another]"
+    removed, stopped, restarted, _, anew, within, moved = told_by_commands(server)
+    assert removed == f"[exit 0, no output]\n{gone}"
+    assert gone in stopped
+    assert "alive, in" not in stopped
+    assert restarted == f"[exit 0, no output; now in {place}]\n[{place}/a no longer exists]"
+    assert "was removed and made anew" in anew
+    assert within == f"{place}/a"
+    assert moved == f"moved\n{gone}"
+    agent.ok("resume", "--last", "go on")
+    assert (
+        told_by_commands(server)[-1] == f"{place}\n[now in {place}]\n[{place}/a no longer exists]"
+    )

@@ -78,6 +78,18 @@ def test_a_timeout_says_what_to_do_instead(call):
     assert "exit 130" not in told
 
 
+def test_what_a_stopped_command_leaves_running_is_told(call):
+    told = call("bash", command="sleep 1001 & (sleep 1002; true) & sleep 1003", timeout=0.5)
+    assert "; still running in the background: `sleep 1001`, `sleep 1002`. The" in told
+    told = call("bash", command="jobs -p | xargs kill; wait; sh -c 'sleep 9; true'", timeout=0.5)
+    assert "still running" not in told
+
+
+def test_a_restart_tells_the_folder(call, tmp_path):
+    assert call("bash", command="echo hi", restart=True) == f"hi\n[now in {tmp_path}/work]"
+    assert call("bash", command="cd /; echo hi", restart=True) == "hi\n[now in /]"
+
+
 def test_programs_write_as_for_other_programs(call):
     tested = "import sys; print(sys.stdout.isatty(), sys.stderr.isatty())"
     assert call("bash", command=f"python3 -c '{tested}'") == "False False"
