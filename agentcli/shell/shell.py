@@ -144,7 +144,7 @@ class Shell(Interpreter[Bash, _Running, CommandResult]):
         main, notes = self._ready()
         env, cwd = self._env, self._existing_folder()
         if cwd != self.cwd:
-            notes.append(f"{self.cwd} {_NO_FOLDER}")
+            notes.append(f"{self.cwd} {_NO_FOLDER}; the shell started in {cwd}")
         if not sandbox.contains:
             env, cwd = self._full_env, str(self.sandbox.real_path(cwd))
             withheld = self.exports.withheld(sandbox.layer, env)
@@ -310,7 +310,7 @@ class Shell(Interpreter[Bash, _Running, CommandResult]):
         bash, notes = super()._ready()
         first, self._next_notes = self._next_notes, []
         if self.cwd != self._told_folder:
-            first.append(f"{self._told_folder} {_NO_FOLDER}")
+            first.append(f"{self._told_folder} {_NO_FOLDER}; the shell started in {self.cwd}")
             self._told_folder = self.cwd
         return bash, [*first, *stopped, *notes]
 
