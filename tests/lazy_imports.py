@@ -149,6 +149,7 @@ LAZY_IMPORTS = {
     ("tools/web.py", "agentcli.web.pages"): "90 ms, with the HTTP client; for pages only",
     ("web/page_driver.py", "bs4"): "100 ms; of the program that reads a page, for HTML",
     ("web/page_driver.py", "markdownify"): "for HTML",
+    ("workspace/encodings.py", "charset_normalizer"): "40 ms; for text of unknown encoding",
     ("web/page_driver.py", "charset_normalizer"): "30 ms; for text that tells no charset",
     (
         "ui/approver.py",

@@ -106,6 +106,7 @@ class FileReadAction(Action, kind="read", runnable=True):
 class FileWriteAction(Action, kind="write", runnable=True):
     path: str
     content: str
+    encoding: str | None = None
     thought: str = ""
 
     @property
@@ -125,6 +126,7 @@ class FileEditAction(Action, kind="edit", runnable=True):
     start: int | None = None
     end: int | None = None
     content: str | None = None
+    encoding: str | None = None
     thought: str = ""
 
     @property

@@ -43,12 +43,13 @@ class EditArguments(ToolArguments):
     replace_all: bool = False
     insert_line: int | None = None
     undo: bool = False
+    encoding: str | None = None
 
 
 def _edit(args: EditArguments, ctx: ToolContext) -> ToolResult:
     path, _ = existing(ctx.files, args.path)
     shown = ctx.files.show(path)
-    file = ctx.files.read_text(path)
+    file = ctx.files.read_text(path, args.encoding)
     if args.undo:
         return _undo(args, ctx, path, file)
     # The call quotes what it replaces, so a file seen only through bash may be edited, too.
@@ -57,23 +58,26 @@ def _edit(args: EditArguments, ctx: ToolContext) -> ToolResult:
         text, places = _insert(args, file.text)
     else:
         text, places = _replace(args, shown, file.text)
-    data = save_edit(ctx, path, file, text)
-    answer = [f"Edited {shown}:", *_changed_lines(text, places)]
+    data, note = save_edit(ctx, path, file, text)
+    answer = [f"Edited {shown}{note}:", *_changed_lines(text, places)]
     if problem := introduced_error(shown, file.text, text):
         answer.append(problem)
     return ToolResult("\n".join(answer), data=data)
 
 
-def save_edit(ctx: ToolContext, path: Path, file: TextFile, text: str) -> dict[str, Any]:
+def save_edit(
+    ctx: ToolContext, path: Path, file: TextFile, text: str
+) -> tuple[dict[str, Any], str]:
     """Write `text` in place of that of `file`, which is kept for undo unless it is too long. Return
-    the data of the result."""
+    the data of the result, and how it was written if that is worth saying."""
     old = file.original
     kept = old if len(old.encode(errors="surrogatepass")) <= _MAX_UNDO_BYTES else None
-    digest = ctx.files.write(path, text, file)
-    ctx.files.edited(path, kept, digest)
+    written = ctx.files.write(path, text, file)
+    ctx.files.edited(path, kept, written.digest)
     shown = ctx.files.show(path)
     change = diff(shown, file.text, text)
-    return {"path": shown, "digest": digest, "diff": change, "old_content": kept}
+    data = {"path": shown, "digest": written.digest, "diff": change, "old_content": kept}
+    return data, written.note
 
 
 # --- the three ways to change a file ------------------------------------------------------------
@@ -140,7 +144,7 @@ def _undo(args: EditArguments, ctx: ToolContext, path: Path, file: TextFile) -> 
             error_id="file_changed",
         )
     text, form = undo_text(path, last, file)
-    digest = ctx.files.write(path, text, form)
+    digest = ctx.files.write(path, text, form).digest
     ctx.files.undone(path, digest)
     change = diff(shown, file.text, _plain_endings(text))
     answer = [
@@ -363,11 +367,11 @@ def _llm_edit(args: MergeArguments, ctx: ToolContext) -> ToolResult:
     text = "\n".join([*before, *split_lines(f"{merged}\n"), *after]) + ending
     if text == file.text:
         raise ToolError("The sketch changes nothing.", error_id="no_change")
-    data = save_edit(ctx, path, file, text)
+    data, note = save_edit(ctx, path, file, text)
     rows = data["diff"].rstrip("\n").split("\n")[2:]
     if (more := len(rows) - _SHOWN_ROWS) > 0:
         rows[_SHOWN_ROWS:] = [f"[{more} rows more]"]
-    answer = [f"Edited {shown} as follows; check it:", *rows]
+    answer = [f"Edited {shown}{note} as follows; check it:", *rows]
     if problem := introduced_error(shown, file.text, text):
         answer.append(problem)
     return ToolResult("\n".join(answer), data=data)

@@ -20,10 +20,11 @@ from agentcli.events.actions import FileReadAction
 from agentcli.events.observations import FileReadObservation
 from agentcli.events.texts import well_formed
 from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolResult
+from agentcli.workspace.encodings import start_as_text
 from agentcli.workspace.images import LARGEST_FILE, NEEDED_BYTES, ImageFault, data_url, kind_of
 from agentcli.workspace.names import display_path, size_text
 from agentcli.workspace.opening import Entry
-from agentcli.workspace.text import MAX_FILE_BYTES, TextFile, decode, digest, split_lines, text_file
+from agentcli.workspace.text import MAX_FILE_BYTES, TextFile, digest, split_lines
 from agentcli.workspace.tracking import FileTracker
 from agentcli.workspace.walk import existing
 
@@ -62,19 +63,20 @@ def run(args: Arguments, ctx: ToolContext) -> ToolResult:
             return _part_of_large(args, ctx.files, path, room)
         limit = LARGEST_FILE
     data = ctx.files.read_bytes(path, limit)
-    result = _content(args, path, shown, data, room)
+    result = _content(args, ctx.files, path, data, room)
     ctx.files.seen(path, digest(data))
     return result
 
 
-def _content(args: Arguments, path: Path, shown: str, data: bytes, room: int) -> ToolResult:
+def _content(args: Arguments, files: FileTracker, path: Path, data: bytes, room: int) -> ToolResult:
+    shown = files.show(path)
     facts = {"path": shown, "digest": digest(data)}
     if kind := kind_of(data):
         return _image(kind, shown, data, facts)
     if data.startswith(b"%PDF-"):
         lines, notes = _pdf_lines(data, shown, args.end or args.start + MAX_LINES)
         return _lines(args, lines, notes, facts, room)
-    file = text_file(data)
+    file = files.text_of(path, data)
     if file is None:
         kind = mimetypes.guess_type(path.name)[0] or "of unknown type"
         ways = "file, strings, xxd, or a program for its type"
@@ -144,13 +146,12 @@ def _part_of_large(args: Arguments, files: FileTracker, path: Path, room: int) -
     """Return lines of a text too large to be read as a whole, and so too large to edit."""
     shown = files.show(path)
     with files.opened(path) as file:
-        start = file.read(_SAMPLE_BYTES)
-        decoded = decode(start[: start.rfind(b"\n") + 1] or start)
+        found = start_as_text(file.read(_SAMPLE_BYTES), path.name)
         size = size_text(os.fstat(file.fileno()).st_size)
-        if decoded is None or decoded[1] not in ("utf-8", "latin-1"):
+        if found is None or found.encoding.startswith("utf-16"):
             raise ToolError(
-                f"{shown} has {size}, and only text in UTF-8 or Latin-1 is read of files above "
-                f"{size_text(MAX_FILE_BYTES)}; use bash (file, strings, xxd).",
+                f"{shown} has {size}, and of files above {size_text(MAX_FILE_BYTES)} only text is "
+                "read, in UTF-8 or a similar encoding; use bash (file, strings, xxd).",
                 error_id="file_too_large",
             )
         file.seek(0)
@@ -158,7 +159,7 @@ def _part_of_large(args: Arguments, files: FileTracker, path: Path, room: int) -
         limit = room if args.start == args.end else MAX_LINE_CHARACTERS
         lines = _long_lines(file, 4 * limit)
         wanted = (
-            _cut(raw.decode(decoded[1], "replace").removesuffix("\r"), limit)
+            _cut(raw.decode(found.encoding, "replace").removesuffix("\r"), limit)
             + f" [+{left_out:,} bytes, cut]" * bool(left_out)
             for raw, left_out in islice(lines, args.start - 1, last)
         )
@@ -198,8 +199,11 @@ def _peculiarities(path: Path, file: TextFile) -> list[str]:
         names = {"\r\n": "CRLF", "\r": "CR"}
         name = "mixed" if file.endings else names.get(file.newline or "", repr(file.newline))
         notes.append(f"{name} line endings")
-    if file.encoding != "utf-8" or file.bom:
-        notes.append(file.encoding + (" with BOM" if file.bom else ""))
+    if file.guessed:
+        notes.append(f"encoding unknown; {file.encoding} is a guess")
+    elif file.encoding != "utf-8" or file.bom:
+        why = f", {file.declared}" if file.declared else " with BOM" if file.bom else ""
+        notes.append(file.encoding + why)
     if not file.text.endswith("\n"):
         notes.append("no newline at the end")
     return notes

@@ -25,6 +25,7 @@ class Arguments(ToolArguments):
 
     path: str
     content: str
+    encoding: str | None = None
 
 
 def run(args: Arguments, ctx: ToolContext) -> ToolResult:
@@ -42,21 +43,21 @@ def run(args: Arguments, ctx: ToolContext) -> ToolResult:
                 f"{WITHHELD} in content stands for a secret in {shown} that is not shown to you; "
                 "writing it would destroy the secret. Use edit on the other lines."
             )
-    digest = ctx.files.write(path, args.content, before)
-    ctx.files.seen(path, digest)
+    written = ctx.files.write(path, args.content, before, args.encoding)
+    ctx.files.seen(path, written.digest)
     old = before.text if before else ""
     new = args.content.replace("\r\n", "\n") if before else args.content
     count = len(split_lines(new))
     size = f"{count} line{'s' * (count != 1)}"
-    answer = f"Created {shown}: {size}."
+    answer = f"Created {shown}: {size}{written.note}."
     if before:
-        answer = f"Replaced {shown}: {size}{_summary(old, new)}."
+        answer = f"Replaced {shown}: {size}{_summary(old, new)}{written.note}."
     problem = introduced_error(shown, old, new)
     return ToolResult(
         f"{answer}\n{problem}" if problem else answer,
         data={
             "path": shown,
-            "digest": digest,
+            "digest": written.digest,
             "diff": diff(shown, old if before else None, new),
             "prev_exist": exists,
         },

@@ -29,7 +29,8 @@ from typing import BinaryIO, NamedTuple
 
 from agentcli.errors import ToolError
 from agentcli.system.programs import find_program
-from agentcli.workspace.text import MAX_FILE_BYTES, decode, split_lines
+from agentcli.workspace.encodings import read_bytes_as_text, start_as_text
+from agentcli.workspace.text import MAX_FILE_BYTES, split_lines
 from agentcli.workspace.tracking import FileTracker
 from agentcli.workspace.walk import Folder, Glob, folders, walk
 
@@ -191,8 +192,8 @@ class Search:
         if len(data) > MAX_FILE_BYTES:
             self._hits.skipped += 1
             return None
-        decoded = decode(data)
-        return decoded[0].replace("\r\n", "\n") if decoded else None
+        found = read_bytes_as_text(data, (self._place / name).name)
+        return found.text.replace("\r\n", "\n") if found else None
 
     def _candidates(self) -> Iterator[str]:
         """Yield the files to search, by their paths in `place`; "" is `place` itself."""
@@ -233,10 +234,7 @@ class Search:
 def _is_text(file: BinaryIO) -> bool:
     """Return whether the file is text, judged by its beginning if it is large."""
     file.seek(0)
-    data = file.read(MAX_FILE_BYTES)
-    if len(data) == MAX_FILE_BYTES:
-        data = data[: data.rfind(b"\n") + 1] or data
-    return decode(data) is not None
+    return start_as_text(file.read(MAX_FILE_BYTES)) is not None
 
 
 def _compile(query: Query) -> tuple[str, int]:

@@ -9,20 +9,28 @@ import re
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any
 
 from agentcli.errors import ToolError
+from agentcli.workspace.encodings import (
+    AS_IT_DECLARES,
+    Reading,
+    declaration,
+    exactly,
+    form_named,
+    known_encoding,
+    read_bytes_as_text,
+)
 from agentcli.workspace.private import NotRegular, read_regular
 
 MAX_FILE_BYTES = 10_000_000
 
-_BOMS = ((b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"))
 # The lookbehind keeps a long run of \r without \n from being rescanned at each position.
+_NOT_ASCII = re.compile(r"[^\x00-\x7f]+")
 _LINE_ENDING = re.compile(r"(?<!\r)\r*\n")
-_RARE_IN_TEXT = bytes([*range(8), 14, 15, *range(16, 27), *range(28, 32), 127])
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +48,12 @@ class TextFile:
     newline: str | None = "\n"
     endings: tuple[str, ...] = ()
     digest: str = ""
+    declared: str = ""
+    """Where the encoding is declared, in words that follow it."""
+    guessed: bool = False
+    """Whether the encoding may be another one, so that only text that is there can be written."""
+    chosen: bool = False
+    """Whether the encoding was asked for, and does not come from the bytes."""
 
     @property
     def original(self) -> str:
@@ -66,36 +80,57 @@ def os_errors_told(shown: str) -> Iterator[None]:
 # --- reading ------------------------------------------------------------------------------------
 
 
-def decode(data: bytes) -> tuple[str, str, bytes] | None:
-    """Return text, encoding and BOM, or None for binary data. Latin-1 stands for any unknown
-    encoding, because it reproduces every byte."""
-    for bom, encoding in _BOMS:
-        if data.startswith(bom):
-            with contextlib.suppress(UnicodeDecodeError):
-                text = data[len(bom) :].decode(encoding)
-                return None if "\0" in text else (text, encoding, bom)
-    if b"\0" in data:
-        return None
-    with contextlib.suppress(UnicodeDecodeError):
-        return data.decode("utf-8"), "utf-8", b""
-    rare = len(data) - len(data.translate(None, delete=_RARE_IN_TEXT))
-    return None if rare * 20 > len(data) else (data.decode("latin-1"), "latin-1", b"")
-
-
 def split_lines(text: str) -> list[str]:
     """Split `text` at `\\n` only, so that line numbers agree with other programs."""
     lines = text.split("\n")
     return lines if lines[-1] else lines[:-1]
 
 
-def text_file(data: bytes) -> TextFile | None:
-    """Split `data` into a TextFile; None for binary data."""
-    decoded = decode(data)
-    if decoded is None:
-        return None
-    original, encoding, bom = decoded
-    text, newline, endings = _split_endings(original)
-    return TextFile(text, encoding, bom, newline, endings, digest(data))
+def text_file(data: bytes, name: str = "", charset: str = "") -> TextFile | None:
+    """Split the content of a file called `name` into a TextFile; None for binary data. `charset` is
+    what an .editorconfig says of it."""
+    found = read_bytes_as_text(data, name, charset)
+    return None if found is None else _text_file(found, data)
+
+
+def text_file_in(data: bytes, encoding: str, now: TextFile, shown: str) -> TextFile:
+    """Return `now`, the file of these bytes, as the caller says it is encoded: read that way if its
+    bytes allow it, else to be converted. Raises ToolError if that can't be done."""
+    known = known_encoding(encoding)
+    if known == now.encoding:
+        return replace(now, guessed=False)
+    if known and not now.bom and (text := exactly(data, known)) is not None and "\0" not in text:
+        as_said = _text_file(Reading(text, known), data)
+        return as_said if not data.isascii() else replace(as_said, chosen=True)
+    if now.guessed and known:
+        raise ToolError(
+            f"{shown} is not encoded as {known}: its bytes don't fit. Nothing was written.",
+            error_id="encoding",
+        )
+    return to_encoding(now, encoding)
+
+
+def to_encoding(now: TextFile, encoding: str) -> TextFile:
+    """Return the form of `now`, but for text to be written in another encoding. Raises
+    ToolError."""
+    form = form_named(encoding)
+    if form is None:
+        raise ToolError(f"There is no text encoding {encoding!r}.", error_id="encoding")
+    return replace(now, encoding=form[0], bom=form[1], guessed=False, chosen=True)
+
+
+def _text_file(found: Reading, data: bytes) -> TextFile:
+    text, newline, endings = _split_endings(found.text)
+    return TextFile(
+        text,
+        found.encoding,
+        found.bom,
+        newline,
+        endings,
+        digest(data),
+        found.declared,
+        found.guessed,
+    )
 
 
 def _split_endings(text: str) -> tuple[str, str, tuple[str, ...]]:
@@ -112,17 +147,71 @@ def _split_endings(text: str) -> tuple[str, str, tuple[str, ...]]:
 # --- writing ------------------------------------------------------------------------------------
 
 
-def encode(text: str, like: TextFile | None, shown: str) -> bytes:
-    """Encode `text` in the form of `like`. Raises ToolError for what its encoding can't hold."""
-    like = like or TextFile("", newline=None)
-    try:
-        return like.bom + _restore_endings(text, like).encode(like.encoding)
-    except UnicodeEncodeError as error:
-        bad = error.object[error.start].encode("unicode_escape").decode()
+def encode(text: str, like: TextFile, name: str, shown: str) -> tuple[bytes, str]:
+    """Return `text` in the form of `like`, and its encoding. If the text of a file called `name`
+    declares another encoding than before, that is used. Raises ToolError for what the encoding
+    can't hold, or may not hold because it is guessed."""
+    whole = _restore_endings(text, like)
+    encoding, bom = _encoding_for(text, like, name, shown)
+    new = _unknown_text(text, like.text if encoding == like.encoding else "")
+    if like.guessed and new:
+        known = like.encoding if encoding == like.encoding else encoding
         raise ToolError(
-            f"{shown} is encoded as {like.encoding}, which has no {bad}: nothing was written.",
+            f"The encoding of {shown} is only guessed ({like.encoding}), so {_characters(new)} "
+            "can't be written safely: nothing was written. If you know the encoding, repeat this "
+            f"with it, such as encoding={known!r}; else write plain ASCII.",
             error_id="encoding",
-        ) from error
+        )
+    try:
+        data = whole.encode(encoding)
+    except UnicodeEncodeError as error:
+        raise _lacking(shown, encoding, error.object[error.start : error.end]) from error
+    # Some codecs replace what they lack: Python's shift_jis makes a yen sign a backslash.
+    if not encoding.startswith("utf-") and (back := data.decode(encoding)) != whole:
+        wrong = next(a for a, b in zip(whole, back, strict=False) if a != b)
+        raise _lacking(shown, encoding, wrong)
+    return bom + data, encoding
+
+
+def _encoding_for(text: str, like: TextFile, name: str, shown: str) -> tuple[str, bytes]:
+    """Return the encoding and BOM for `text`. Raises ToolError if the one asked for is not the one
+    that the text declares."""
+    if like.encoding.startswith("utf-16") or (like.bom and not like.chosen):
+        return like.encoding, like.bom
+    now = declaration(text, name)
+    if like.chosen:
+        if now and now != like.encoding and not text.isascii():
+            raise ToolError(
+                f"{shown} declares {now}, so it can't be written in {like.encoding}: nothing was "
+                "written. Change the declaration as well.",
+                error_id="encoding",
+            )
+    elif now and now != declaration(like.text, name):
+        return now, b""
+    elif like.declared == AS_IT_DECLARES and not now:
+        # The default of Python, Ruby, CSS and XML, and what HTML must be.
+        return "utf-8", b""
+    return like.encoding, like.bom
+
+
+def _unknown_text(new: str, old: str) -> str:
+    """Return the first text beyond ASCII in `new` that is not in `old`; its bytes aren't known."""
+    runs = (found[0] for found in _NOT_ASCII.finditer(new))
+    return next((run for run in runs if run not in old), "")
+
+
+def _lacking(shown: str, encoding: str, text: str) -> ToolError:
+    return ToolError(
+        f"{shown} is encoded as {encoding}, which has no {_characters(text)}: nothing was written. "
+        "Write something else, such as an escape; or convert the file with encoding='utf-8' and "
+        "change what declares its encoding.",
+        error_id="encoding",
+    )
+
+
+def _characters(text: str) -> str:
+    codes = text[:1].encode("unicode_escape").decode()
+    return f"{text[:20]} ({codes})" if text.isprintable() else codes
 
 
 def _restore_endings(text: str, like: TextFile) -> str:

@@ -8,7 +8,7 @@ from collections import defaultdict, deque
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 from agentcli.errors import ToolError
 from agentcli.events import Event
@@ -17,6 +17,7 @@ from agentcli.events.observations import (
     FileReadObservation,
     FileWriteObservation,
 )
+from agentcli.workspace.encodings import CANDIDATES
 from agentcli.workspace.guard import Guard
 from agentcli.workspace.names import display_path, in_outputs, output_name, parse_path, size_text
 from agentcli.workspace.opening import Entry, list_folder, open_file, replace_file
@@ -28,9 +29,23 @@ from agentcli.workspace.text import (
     encode,
     os_errors_told,
     text_file,
+    text_file_in,
+    to_encoding,
 )
 
 MAX_UNDO_STEPS = 20
+
+
+class Written(NamedTuple):
+    """The digest of a written file, and what the writer should know of how it was written."""
+
+    digest: str
+    notes: tuple[str, ...]
+
+    @property
+    def note(self) -> str:
+        """The notes in parentheses after a space; "" if there are none."""
+        return f" ({'; '.join(self.notes)})" if self.notes else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,14 +127,19 @@ class FileTracker:
             )
         return data
 
-    def read_text(self, path: Path) -> TextFile:
-        """Read a text file. Raises ToolError if it is not a regular text file of at most
-        MAX_FILE_BYTES, or may not be read."""
-        file = text_file(self.read_bytes(path))
+    def read_text(self, path: Path, encoding: str | None = None) -> TextFile:
+        """Read a text file, in this `encoding` if the caller knows it. Raises ToolError if it is
+        not a regular text file of at most MAX_FILE_BYTES, or may not be read."""
+        data = self.read_bytes(path)
+        file = self.text_of(path, data)
+        shown = display_path(path)
         if file is None:
-            shown = display_path(path)
             raise ToolError(f"{shown} is a binary file, not text.", error_id="binary_file")
-        return file
+        return text_file_in(data, encoding, file, shown) if encoding else file
+
+    def text_of(self, path: Path, data: bytes) -> TextFile | None:
+        """Split the content of the file at `path` into a TextFile; None for binary data."""
+        return text_file(data, path.name)
 
     def current_text(self, name: str) -> str | None:
         """Return the content of the file that the model means by `name`; None if it can't be
@@ -136,21 +156,30 @@ class FileTracker:
             place, entries = list_folder(path, self.guard.judge_reading)
         return [entry for entry in entries if self.guard.may_read(place / entry.name)]
 
-    def write(self, path: Path, text: str, like: TextFile | None) -> str:
-        """Replace or create a file in one step and return its digest.
+    def write(
+        self, path: Path, text: str, like: TextFile | None, encoding: str | None = None
+    ) -> Written:
+        """Replace or create a file in one step if possible.
 
-        Encoding, BOM and line endings come from `like`, the mode from the file that is replaced. If
-        `path` is a symlink, it stays and its target is written. Raises ToolError if `path` leads to
-        what may not be written, even if one of its folders becomes a symlink meanwhile.
+        Encoding, BOM and line endings come from `like`, the mode from the file that is replaced;
+        `encoding` is what the caller wants instead. If `path` is a symlink, it stays and its target
+        is written. Raises ToolError if `path` leads to what may not be written, even if one of its
+        folders becomes a symlink meanwhile.
         """
         shown = display_path(path)
-        data = encode(text, like, shown)
+        notes = []
+        like = like or TextFile("", newline=None)
+        if encoding:
+            like = to_encoding(like, encoding)
+        data, used = encode(text, like, path.name, shown)
+        if used != like.encoding or like.chosen:
+            notes.append(f"encoded as {used}")
         with os_errors_told(shown):
             self.guard.judge_name(path)
             target = Path(os.path.realpath(path))
             self.guard.judge_writing(target)
             replace_file(target, data, shown, self.guard.judge_writing)
-        return digest(data)
+        return Written(digest(data), tuple(notes))
 
     def seen(self, path: Path, digest: str) -> None:
         self._digests[_key(path)] = digest
@@ -212,13 +241,16 @@ def undo_text(path: Path, edit: Edit, now: TextFile) -> tuple[str, TextFile]:
     """Return the text before `edit` and the form that reproduces the same bytes. The edit may have
     removed the only character that revealed the encoding."""
     assert edit.text is not None, "callers have refused edits that were too long to keep"
-    forms = [now, TextFile(""), TextFile("", "latin-1")]
-    for form in forms:
-        like = replace(form, newline=None)
+    now = replace(now, newline=None, guessed=False)
+    for form in (now, *(replace(now, encoding=each, bom=b"") for each in _UNDONE_TO)):
         with contextlib.suppress(ToolError):
-            if digest(encode(edit.text, like, display_path(path))) == edit.digest_before:
-                return edit.text, like
-    return edit.text, replace(now, newline=None)
+            data, _ = encode(edit.text, form, path.name, display_path(path))
+            if digest(data) == edit.digest_before:
+                return edit.text, form
+    return edit.text, now
+
+
+_UNDONE_TO = ("utf-8", "cp1252", "latin-1", *CANDIDATES)
 
 
 def _key(path: Path) -> str:

@@ -32,7 +32,7 @@ read_text = FileTracker(Path("/")).read_text
 
 
 def write_text(path: Path, text: str, like: TextFile | None = None) -> str:
-    return FileTracker(Path("/")).write(path, text, like)
+    return FileTracker(Path("/")).write(path, text, like).digest
 
 
 @given(lines=LINES, ending=ENDINGS, encoding=ENCODINGS, final=st.booleans())
@@ -91,13 +91,13 @@ def test_a_new_file_gets_its_text_as_given(tmp_path):
     assert (tmp_path / "run.bat").read_bytes() == b"@echo\r\n"
 
 
-def test_latin_1_stays_and_what_it_can_not_hold_is_refused(tmp_path):
+def test_cp1252_stays_and_what_it_can_not_hold_is_refused(tmp_path):
     path = tmp_path / "a.txt"
     path.write_bytes(b"caf\xe9\n")
     file = read_text(path)
-    assert (file.text, file.encoding) == ("café\n", "latin-1")
-    with pytest.raises(ToolError, match=r"latin-1, which has no \\u20ac"):
-        write_text(path, "5 €\n", file)
+    assert (file.text, file.encoding, file.guessed) == ("café\n", "cp1252", False)
+    with pytest.raises(ToolError, match=r"cp1252, which has no 日 .*encoding='utf-8'"):
+        write_text(path, "日\n", file)
     assert path.read_bytes() == b"caf\xe9\n"
 
 
