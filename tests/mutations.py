@@ -130,7 +130,7 @@ def survives(copy: Path, package: str, path: Path, mutated: str) -> str:
 
 def failure(copy: Path, package: str) -> str:
     """What the tests of a package say if one fails, the last lines; empty if all pass."""
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "1", f"tests/{package}"]
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", f"tests/{package}"]
     environ = os.environ | {"CI": "true", "PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
     try:
         done = subprocess.run(

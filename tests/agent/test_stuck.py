@@ -259,6 +259,24 @@ def test_what_was_gone_back_from_does_not_count():
     assert outcome(history) == ""
 
 
+def many(*first: str, makes: int) -> list:
+    """The calls of one step: these, then `make` over and over."""
+    return [bash(command, "x") for command in (*first, *["make"] * makes)]
+
+
+def test_an_oldest_step_of_which_only_a_part_is_looked_at_is_left_out():
+    """All of these have 305 events, of which the first four or five are not looked at."""
+    history = History().step(*many("other", makes=31))
+    for _ in range(3):
+        history.step(*many(makes=40))
+    assert outcome(history) == ""
+    history = History().step(*many(makes=31)).told("…", nudge="same_result")
+    for _ in range(4):
+        history.step(*many(makes=30))
+    assert len(history.events) == 304
+    assert outcome(history) == "stopped"
+
+
 class Counted(list):
     """A history that counts how many of its events were looked at."""
 

@@ -12,7 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentcli.batch.batch import SharedBudget
+from agentcli.batch.results import Ledger
 from agentcli.batch.task import Report, Result
+from agentcli.errors import SessionError
 from tests.batch.tasks import play, results, task, write_tasks
 from tests.conftest import git
 from tests.emulated import Emulated
@@ -305,3 +307,18 @@ def test_what_is_set_aside_and_spent_stays_within_the_total(data):
                 budget.release(name)
                 del granted[name]
         assert sum({**spent, **granted}.values()) <= total * 1.000001
+
+
+def test_a_last_line_that_was_cut_off_while_it_was_written_is_no_result(tmp_path):
+    path = tmp_path / "results.jsonl"
+    lines = [Result(id=name, status="finished").model_dump_json() for name in ("a", "b", "c")]
+    path.write_text("\n".join(lines))
+    ledger = Ledger(path)
+    assert list(ledger.results) == ["a", "b"]
+    assert path.read_text() == "\n".join(lines[:2]) + "\n"
+    ledger.add(Result(id="c", status="error"))
+    ledger.add(Result(id="a", status="error"))
+    assert [each.status for each in Ledger(path).results.values()] == ["finished"] * 2 + ["error"]
+    path.write_text("\n".join([lines[0], lines[1][:-1], lines[2]]))
+    with pytest.raises(SessionError, match=r"results\.jsonl:2: this line is not a result"):
+        Ledger(path)

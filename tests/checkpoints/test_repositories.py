@@ -8,6 +8,7 @@ import subprocess
 import pytest
 
 from agentcli.checkpoints import pack_store
+from agentcli.checkpoints.restore import Restorer
 from agentcli.checkpoints.snapshots import Change, CheckpointError, Checkpoints
 from tests.checkpoints.trees import contents
 from tests.conftest import git
@@ -103,6 +104,26 @@ def test_a_repository_that_was_removed_comes_back_whole(work, checkpoints, packe
     checkpoints.restore(old)
     assert not (work / ".git" / "index.lock").exists()
     assert git(work, "log", "--format=%s") == "start\n"
+
+
+def test_a_file_of_a_repository_is_written_after_those_it_refers_to(work, checkpoints, monkeypatch):
+    git(work, "pack-refs", "--all")
+    git(work, "branch", "loose")
+    tree = checkpoints.take().tree
+    shutil.rmtree(work / ".git")
+    written = []
+
+    def write(self, path, *entries):
+        written.append(path.decode().removeprefix(".git/"))
+        real(self, path, *entries)
+
+    real = Restorer._write
+    monkeypatch.setattr(Restorer, "_write", write)
+    checkpoints.restore(tree)
+    ranks = {"objects": 0, "refs": 2, "packed-refs": 2, "index": 3, "HEAD": 4, "ORIG_HEAD": 4}
+    order = [ranks.get(path.split("/")[0], 1) for path in written]
+    assert order == sorted(order)
+    assert set(order) == {0, 1, 2, 3, 4}
 
 
 def test_a_repository_within_comes_back_too(work, checkpoints):

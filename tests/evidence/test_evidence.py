@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from agentcli.events import Event
 from agentcli.events.actions import CmdRunAction, FileEditAction, RewindAction
 from agentcli.events.observations import (
@@ -122,6 +124,23 @@ def test_failures_stand_until_something_as_wide_passes():
     narrow = failed.run("pytest tests/test_a.py").end()
     assert (narrow.status, narrow.not_run_again) == ("failed", ("pytest",))
     assert failed.run("python -m pytest -q").end().status == "passed"
+
+
+@pytest.mark.parametrize(
+    ("failed", "passed", "is_as_wide"),
+    [
+        ("pytest", "pytest", True),
+        ("pytest", "pytest -k one", False),
+        ("pytest -k one", "pytest", True),
+        ("pytest -k one", "pytest -k one", True),
+        ("pytest a b", "pytest a", True),
+        ("pytest a", "pytest a b", False),
+        ("pytest", "python -m unittest", False),
+    ],
+)
+def test_what_selects_fewer_tests_does_not_stand_for_what_failed(failed, passed, is_as_wide):
+    found = begun().edit("a.py").run(failed, 1).run(passed).end("a.py")
+    assert found.not_run_again == (() if is_as_wide else (failed,))
 
 
 def test_a_failure_that_was_not_tried_again_after_a_mend_is_named():

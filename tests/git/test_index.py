@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from agentcli.git.index import Index, index_data, is_refused, read_index, refused
+from agentcli.git.index import Index, entries, index_data, is_refused, read_index, refused
 from tests.sandbox.sandboxes import git
 
 
@@ -71,6 +71,17 @@ def test_every_form_of_an_index_is_read_and_written(repository):
         assert git(repository, "ls-files", "-tsz") == seen, prepare
         assert git(repository, "fsck") == ""
         (repository / "kept").rename(repository / ".git/index")
+
+
+def test_a_first_path_has_nothing_before_it_of_which_a_part_could_be_kept():
+    """In version 4, each path says how much to cut from the end of the one before."""
+
+    def entry(cut: int, rest: bytes, length: int) -> bytes:
+        fixed = struct.pack(">10I20sH", *[0] * 6, 0o100644, 0, 0, 0, bytes(20), length)
+        return fixed + bytes([cut]) + rest + b"\0"
+
+    data = struct.pack(">4sII", b"DIRC", 4, 2) + entry(9, b"ab", 2) + entry(1, b"cd", 3)
+    assert [path for _, _, path in entries(data, 20)] == [b"ab", b"acd"]
 
 
 def test_a_folder_outside_of_a_sparse_checkout_stays_one(repository):

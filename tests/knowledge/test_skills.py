@@ -217,6 +217,25 @@ def test_thousands_of_files_and_long_ones_stay_bounded(project):
     assert any("more than 100 skills" in notice for notice in skills.notices)
 
 
+@pytest.mark.parametrize(("others", "is_found"), [(997, True), (998, False)])
+def test_a_thousand_entries_are_looked_at(project, others, is_found):
+    """Folder by folder; the two folders count as well."""
+    empty = {f".agents/skills/a/{n}.md": "" for n in range(others)}
+    assert bool(project({**empty, ".agents/skills/b/z.md": SKILL}).found) is is_found
+
+
+@pytest.mark.parametrize(("depth", "is_found"), [(3, True), (4, False)])
+def test_skills_are_looked_for_three_folders_down(project, depth, is_found):
+    assert bool(project({f".agents/skills/{'a/' * depth}z.md": SKILL}).found) is is_found
+
+
+@pytest.mark.parametrize(("others", "is_found"), [(999, True), (1_000, False)])
+def test_more_files_than_are_looked_through_count_as_scripts(project, others, is_found):
+    files = {f".agents/skills/a/{n}.md": "" for n in range(others)}
+    files[".agents/skills/a/SKILL.md"] = SKILL
+    assert bool(project(files, trusted=lambda folder: False).found) is is_found
+
+
 @settings(max_examples=300)
 @given(header=st.text(max_size=200), body=st.text(max_size=100))
 def test_any_header_is_read_or_refused_in_words(header, body):

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import logging
+import queue
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from itertools import islice
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -15,7 +18,7 @@ from hypothesis import strategies as st
 
 from agentcli.errors import ConfigError, LLMError, LLMErrorKind
 from agentcli.events.progress import TextDelta
-from agentcli.llm import answers
+from agentcli.llm import answers, client
 from agentcli.llm.answers import COMMENT, OpenCalls, checked_answer, sent_events, text_lines
 from agentcli.llm.catalog import Catalog
 from agentcli.llm.client import backoff
@@ -75,6 +78,46 @@ def test_waits_double_up_to_a_longest():
     settings = LLMSettings(retry_base_s=2, retry_longest_s=64)
     for attempt, longest in enumerate([2, 4, 8, 16, 32, 64, 64], 1):
         assert longest / 2 <= backoff(settings, attempt) <= longest
+
+
+class Clock:
+    """A clock that also is the queue of what a model sends: items, and seconds of silence."""
+
+    def __init__(self, arriving):
+        self.now = 0.0
+        self.arriving = list(arriving)
+
+    def monotonic(self):
+        return self.now
+
+    def get(self, timeout):
+        item = self.arriving.pop(0)
+        if isinstance(item, str):
+            return item
+        self.now += item
+        raise queue.Empty
+
+
+@pytest.mark.parametrize(
+    ("arriving", "received", "limit"),
+    [
+        ([299, 2], [], 300),
+        ([299, "a", 89, "b", 89, 2], ["a", "b"], 90),
+        (["a", 91], ["a"], 90),
+    ],
+)
+def test_silence_is_allowed_for_longer_before_a_reply_than_within_one(
+    arriving, received, limit, monkeypatch
+):
+    clock = Clock(arriving)
+    monkeypatch.setattr(client, "time", clock)
+    settings = LLMSettings(first_byte_s=300, gap_s=90)
+    model = client.ModelClient(cast(Any, None), "m", settings, Catalog({}))
+    arrived = model._receive(cast(Any, clock), lambda progress: None)
+    assert list(islice(arrived, len(received))) == received
+    with pytest.raises(LLMError, match=f"nothing for {limit} s"):
+        next(arrived)
+    assert clock.arriving == []
 
 
 def test_prices_come_from_the_catalogue_or_from_the_user_and_are_never_made_up():

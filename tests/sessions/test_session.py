@@ -22,6 +22,7 @@ from agentcli.events.observations import (
     ReplyDiscardedObservation,
 )
 from agentcli.security.redact import Redactor
+from agentcli.sessions.file_store import FileStore
 from agentcli.sessions.inbox import put
 from agentcli.sessions.session import Session, read_session
 from agentcli.sessions.state import (
@@ -100,6 +101,26 @@ def test_a_session_that_is_closed_leaves_no_file_open(folder):
         session.emit(MessageAction(content="x", source=Source.USER))
         assert open_files() != []
     assert open_files() == []
+
+
+def test_names_that_were_not_synced_are_synced_with_the_next_append(folder, monkeypatch):
+    synced: list[Path] = []
+
+    def sync(fd: int) -> None:
+        synced.append(Path(f"/proc/self/fd/{fd}").readlink())
+
+    with Session.create(folder):
+        pass
+    store = FileStore(folder).open()
+    monkeypatch.setattr(os, "fsync", sync)
+    seen = []
+    for number, barrier in enumerate([True, False, False, True, False]):
+        synced.clear()
+        store.append([(number, b"{}")], barrier=barrier)
+        assert synced[0] != folder / "events", "the event is synced before its name"
+        seen.append(synced[1:] == [folder / "events"])
+    store.close()
+    assert seen == [True, False, True, True, False]
 
 
 def test_a_torn_last_event_is_set_aside(folder):
@@ -362,11 +383,31 @@ def test_a_state_file_that_others_may_write_is_ignored(tmp_path):
     assert load_state(path) is None
 
 
-def test_faults_in_a_row_are_counted_and_forgotten():
+BAD_CALL = ErrorObservation(error_id="invalid_tool_call", cause=1)
+BAD_REPLY = ErrorObservation(error_id="unusable_reply")
+
+
+def test_bad_calls_are_counted_once_a_reply():
     state = State()
     for _ in range(3):
         state = apply(state, MessageAction(content="", reply=ReplyPart(id="r", index=0, total=1)))
         for _ in range(4):
-            state = apply(state, ErrorObservation(error_id="invalid_tool_call", cause=1))
+            state = apply(state, BAD_CALL)
     assert state.bad_calls == 3
-    assert apply(state, CmdOutputObservation(cause=1)).bad_calls == 0
+
+
+@pytest.mark.parametrize(
+    ("event", "bad_calls", "bad_replies"),
+    [
+        (BAD_CALL, 3, 0),
+        (BAD_REPLY, 2, 4),
+        (ErrorObservation(error_id="timeout", cause=1), 0, 0),
+        (CmdOutputObservation(cause=1), 0, 0),
+        (CmdOutputObservation(), 2, 3),
+        (MessageAction(content="go on", source=Source.USER), 0, 0),
+        (MessageAction(content="[told]", source=Source.ENVIRONMENT), 2, 3),
+    ],
+)
+def test_what_ends_a_row_of_faults(event, bad_calls, bad_replies):
+    state = apply(State(bad_calls=2, bad_replies=3, iteration=5), event)
+    assert (state.bad_calls, state.bad_replies) == (bad_calls, bad_replies)

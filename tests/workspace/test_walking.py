@@ -40,6 +40,21 @@ def test_ignore_files_of_inner_folders_have_the_last_word(tmp_path):
     assert files(tmp_path) == [".gitignore", "src/.ignore", "src/b.log"]
 
 
+@pytest.mark.parametrize(
+    ("weaker", "stronger"),
+    [
+        (".git/info/exclude", ".gitignore"),
+        (".gitignore", ".ignore"),
+        (".git/info/exclude", ".ignore"),
+    ],
+)
+def test_of_the_ignore_files_of_one_folder_one_has_the_last_word(tmp_path, weaker, stronger):
+    make(tmp_path, "a", "b", ".git/info/exclude")
+    (tmp_path / weaker).write_text("a\n!b\n")
+    (tmp_path / stronger).write_text("!a\nb\n")
+    assert [name for name in files(tmp_path) if not name.startswith(".")] == ["a"]
+
+
 def test_the_rules_of_the_repository_hold_in_its_folders(tmp_path):
     make(tmp_path, "repo/.git/x", "repo/src/a.log", "repo/src/a.py", "repo/src/gen/x")
     (tmp_path / ".gitignore").write_text("*.py\n")
