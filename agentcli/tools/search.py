@@ -16,7 +16,8 @@ from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolRe
 from agentcli.tools.read import shortened
 from agentcli.workspace.names import in_outputs, parse_path
 from agentcli.workspace.search import MAX_LINE_CHARACTERS, Hits, Line, Query, Search
-from agentcli.workspace.walk import Glob, WalkedEntry, existing, walk
+from agentcli.workspace.walk import WalkedEntry, existing, walk
+from agentcli.workspace.wildcards import Glob
 
 MAX_SECONDS = 30
 MAX_PATTERN_CHARACTERS = 10_000

@@ -32,7 +32,8 @@ from agentcli.system.programs import find_program
 from agentcli.workspace.encodings import read_bytes_as_text, start_as_text
 from agentcli.workspace.text import MAX_FILE_BYTES, split_lines
 from agentcli.workspace.tracking import FileTracker
-from agentcli.workspace.walk import Folder, Glob, folders, walk
+from agentcli.workspace.walk import Folder, folders, walk
+from agentcli.workspace.wildcards import Glob
 
 MAX_LINE_CHARACTERS = 300
 MAX_COLLECTED = 10_000

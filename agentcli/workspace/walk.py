@@ -1,34 +1,24 @@
-"""Walks a folder tree lazily, without what .gitignore and .ignore files exclude.
-
-Patterns come with the repository, so none may take exponential time. pathspec 1.1 takes 5 s to
-match a pattern of seven stars against a name of 60 letters; this takes 0.3 ms.
-"""
+"""Walks a folder tree lazily, without what ignore files exclude; suggests what may be meant."""
 
 from __future__ import annotations
 
 import contextlib
 import itertools
 import os
-import re
 from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
 from agentcli.errors import ToolError
+from agentcli.workspace.ignore import GIT, Rules, is_ignored, rules_above, with_rules_of
 from agentcli.workspace.names import display_path
-from agentcli.workspace.opening import open_within, opened_folder
+from agentcli.workspace.opening import opened_folder
 from agentcli.workspace.text import os_errors_told
 from agentcli.workspace.tracking import FileTracker
 
-NEVER_SEARCHED = ".git"
-_IGNORE_FILES = (".git/info/exclude", ".gitignore", ".ignore")
-_MAX_IGNORE_BYTES = 100_000
-_LONGEST_IGNORE_LINE = 4_096
-_LONGEST_PATTERN = 1_000
 _LONGEST_PATH = 4_096
 """The limit of Linux; deeper paths can't be named."""
-_BLANKS_AT_END = re.compile(r"(?<![\\ ]) +$|(?<=\\ ) +$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,17 +39,13 @@ class Folder:
     path: str
     entries: list[os.DirEntry[str]]
     _place: str
-    _rules: tuple[_Rules, ...]
+    _rules: Rules
     _unseen: Container[str]
 
     def leaves_out(self, name: str, is_folder: bool) -> bool:
         """Return whether an entry is ignored or must not be seen."""
         path = self._place + name
-        return (
-            name == NEVER_SEARCHED
-            or _is_ignored(path, is_folder, self._rules)
-            or path in self._unseen
-        )
+        return name == GIT or is_ignored(path, is_folder, self._rules) or path in self._unseen
 
 
 def walk(top: Path, unseen: Container[str] = ()) -> Iterator[WalkedEntry]:
@@ -81,14 +67,14 @@ def folders(top: Path, unseen: Container[str] = ()) -> Iterator[Folder]:
     ignored, the caller asked for it by name, and only ignore files below it count.
     """
     base = f"{top}/".replace("//", "/")
-    waiting = [("", _rules_above(top))] if str(top) not in unseen else []
+    waiting = [("", rules_above(top))] if str(top) not in unseen else []
     while waiting:
         path, rules = waiting.pop()
         # A folder that can't be opened, vanished or became a symlink has nothing to show.
         with contextlib.suppress(OSError), opened_folder(top / path) as handle:
             with os.scandir(handle) as scan:
                 entries = sorted(scan, key=lambda entry: entry.name)
-            rules = _with_rules_of(handle, top / path, rules, {entry.name for entry in entries})
+            rules = with_rules_of(handle, top / path, rules, {entry.name for entry in entries})
             folder = Folder(path, entries, base + path, rules, unseen)
             inner = [
                 (f"{path}{entry.name}/", rules)
@@ -97,188 +83,6 @@ def folders(top: Path, unseen: Container[str] = ()) -> Iterator[Folder]:
             ]
             waiting += [each for each in reversed(inner) if len(each[0]) < _LONGEST_PATH]
             yield folder
-
-
-# --- ignore files -------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class _Line:
-    pattern: re.Pattern[str]
-    ignores: bool
-    folders_only: bool
-    on_path: bool
-
-
-@dataclass(frozen=True, slots=True)
-class _Rules:
-    """The lines of one ignore file, last one first. `base` is the length of its folder's path."""
-
-    base: int
-    lines: tuple[_Line, ...]
-    any_name: re.Pattern[str]
-    any_path: re.Pattern[str]
-
-    def verdict(self, path: str, is_folder: bool) -> bool | None:
-        """Return whether the file ignores `path`; None if it does not mention it."""
-        inside = path[self.base :]
-        name = inside.rsplit("/", 1)[-1]
-        if not self.any_name.fullmatch(name) and not self.any_path.fullmatch(inside):
-            return None
-        for line in self.lines:
-            if line.folders_only and not is_folder:
-                continue
-            if line.pattern.fullmatch(inside if line.on_path else name):
-                return line.ignores
-        return None
-
-
-def _is_ignored(path: str, is_folder: bool, rules: tuple[_Rules, ...]) -> bool:
-    for rule in reversed(rules):
-        verdict = rule.verdict(path, is_folder)
-        if verdict is not None:
-            return verdict
-    return False
-
-
-def _rules_above(top: Path) -> tuple[_Rules, ...]:
-    """Return the rules of the folders around `top`, from the root of its repository down."""
-    above = [top, *top.parents]
-    roots = (i for i, folder in enumerate(above) if (folder / ".git").exists())
-    root = next(roots, len(above) - 1)
-    rules: tuple[_Rules, ...] = ()
-    for inner, folder in reversed(list(itertools.pairwise(above[: root + 1]))):
-        with contextlib.suppress(OSError), opened_folder(folder) as handle:
-            rules = _with_rules_of(handle, folder, rules, {".git", ".gitignore", ".ignore"})
-        if _is_ignored(str(inner), True, rules):
-            return ()
-    return rules
-
-
-def _with_rules_of(
-    handle: int, folder: Path, rules: tuple[_Rules, ...], names: set[str]
-) -> tuple[_Rules, ...]:
-    for name in _IGNORE_FILES:
-        if name.split("/", 1)[0] in names:
-            # As for git, a file that is missing, unreadable, a symlink or not regular has no rules.
-            with contextlib.suppress(OSError), open_within(handle, name) as file:
-                data = file.read(_MAX_IGNORE_BYTES + 1)
-                if len(data) <= _MAX_IGNORE_BYTES:
-                    rules += (_parse(os.fsdecode(data), str(folder)),)
-    return rules
-
-
-def _parse(text: str, folder: str) -> _Rules:
-    lines = [line for raw in reversed(text.split("\n")) if (line := _parse_line(raw))]
-
-    def any_of(on_path: bool) -> re.Pattern[str]:
-        wanted = {line.pattern.pattern for line in lines if line.on_path is on_path}
-        return re.compile("|".join(f"(?:{pattern})" for pattern in sorted(wanted)) or "(?!)", re.S)
-
-    return _Rules(len(folder.rstrip("/")) + 1, tuple(lines), any_of(False), any_of(True))
-
-
-def _parse_line(raw: str) -> _Line | None:
-    if len(raw) > _LONGEST_IGNORE_LINE:
-        return None
-    text = _BLANKS_AT_END.sub("", raw.rstrip("\r"))
-    ignores = not text.startswith("!")
-    text = text if ignores else text[1:]
-    if not text.strip("/") or (ignores and text.startswith("#")):
-        return None
-    folders_only = text.endswith("/")
-    text = text.rstrip("/") if folders_only else text
-    on_path = "/" in text
-    return _Line(compile_wildcards(text.removeprefix("/")), ignores, folders_only, on_path)
-
-
-# --- wildcards ----------------------------------------------------------------------------------
-
-
-def compile_wildcards(pattern: str) -> re.Pattern[str]:
-    """Return a full-match expression for the wildcards of .gitignore: `*`, `?`, `[…]`, `**`.
-
-    Each stretch between two stars matches at its first possible place without backtracking. That is
-    never wrong here, and keeps a hostile pattern from taking exponential time.
-    """
-    stretches: list[list[str]] = [[]]
-    for part in pattern.split("/"):
-        if part == "**":
-            stretches.append([])
-        else:
-            stretches[-1].append(_segment(part))
-    first, *others = ["/".join(stretch) for stretch in stretches]
-    if not others:
-        return re.compile(first, re.S)
-    *middle, last = others
-    expression = f"{first}/" if first else ""
-    expression += "".join(f"(?>(?:[^/]+/)*?{stretch}/)" for stretch in middle if stretch)
-    return re.compile(expression + (f"(?:[^/]+/)*{last}" if last else ".+"), re.S)
-
-
-def _segment(text: str) -> str:
-    pieces = [""]
-    for piece in re.findall(r"\*+|\\.|\[[!^]?\]?[^\]]{0,100}\]|.", text, re.S):
-        if piece.startswith("*"):
-            pieces.append("")
-        else:
-            pieces[-1] += _one_character(piece)
-    first, *others = pieces
-    if not others:
-        return first
-    *middle, last = others
-    return first + "".join(f"(?>[^/]*?{piece})" for piece in middle) + f"[^/]*{last}"
-
-
-def _one_character(piece: str) -> str:
-    if piece == "?":
-        return "[^/]"
-    if len(piece) > 1 and piece.startswith("["):
-        negated = piece[1] in "!^"
-        inside = re.sub(r"([\[\\&~|])", r"\\\1", piece[2 if negated else 1 : -1])
-        inside = "\\" + inside if inside[0] in "]^" else inside
-        with contextlib.suppress(re.error):
-            return re.compile(f"(?!/)[{'^' if negated else ''}{inside}]").pattern
-    return re.escape(piece[1:] if len(piece) > 1 and piece[0] == "\\" else piece)
-
-
-def expand_braces(pattern: str) -> list[str]:
-    """Expand `a{b,c}` to `ab` and `ac`, at any depth; limited to about a thousand results."""
-    ready: list[str] = []
-    waiting = [pattern]
-    while waiting and len(ready) + len(waiting) < 1000:
-        text = waiting.pop()
-        match = re.search(r"\{([^{}]*,[^{}]*)\}", text)
-        if match is None:
-            ready.append(text)
-        else:
-            before, after = text[: match.start()], text[match.end() :]
-            waiting += [before + option + after for option in match[1].split(",")]
-    return ready + waiting
-
-
-class Glob:
-    """A pattern for paths relative to where a search starts. Without `/` it matches names at any
-    depth; a leading `!` matches all other paths."""
-
-    def __init__(self, pattern: str) -> None:
-        """Raises ToolError if the pattern is too long."""
-        if len(pattern) > _LONGEST_PATTERN:
-            raise ToolError(
-                f"the pattern is longer than {_LONGEST_PATTERN:,} characters.",
-                error_id="bad_pattern",
-            )
-        self._means_others = pattern.startswith("!")
-        options = expand_braces(pattern.removeprefix("!").removeprefix("./"))
-        self._names = [compile_wildcards(option) for option in options if "/" not in option]
-        self._paths = [compile_wildcards(option.lstrip("/")) for option in options if "/" in option]
-
-    def matches(self, path: str) -> bool:
-        name = path.rsplit("/", 1)[-1]
-        matches = any(pattern.fullmatch(name) for pattern in self._names) or any(
-            pattern.fullmatch(path) for pattern in self._paths
-        )
-        return matches is not self._means_others
 
 
 # --- finding what the model meant ---------------------------------------------------------------

@@ -32,6 +32,7 @@ STARTS = {
     "cli/commands/doctor.py": _OURS,
     "cli/conversation/user_programs.py": "an editor gets a whole path, all else comes by stdin",
     "cli/terminal.py": _STDIN,
+    "workspace/ignore.py": "a whole path follows -C, everything else is ours",
     "workspace/search.py": "see below",
     "git/mirrors.py": "see below",
     "git/safe.py": "remotes follow --, everything else is ours",

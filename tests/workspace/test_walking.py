@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentcli.workspace.walk import Glob, compile_wildcards, expand_braces, walk
+from agentcli.workspace.walk import walk
+from agentcli.workspace.wildcards import Glob, compile_wildcards, expand_braces
 
 
 def files(top):
