@@ -2,7 +2,7 @@
 
 The docstring of a file is its command's help, and its constant `COMMAND` is the function to call;
 for a group, a table of functions with docstrings of their own. A file is loaded only when its
-command is chosen; `agent --help` just reads the docstrings.
+command is chosen; the help of `agent` and of a group just reads the docstrings.
 """
 
 from __future__ import annotations
@@ -10,12 +10,15 @@ from __future__ import annotations
 import ast
 import difflib
 import inspect
+import re
 import sys
 import tokenize
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import wraps
 from importlib import import_module
 from importlib.util import find_spec
+from io import BytesIO
+from pathlib import Path
 from types import FunctionType
 from typing import Annotated, Any
 
@@ -70,54 +73,97 @@ class CommandGroup(TyperGroup):
 
 
 class _LazyCommand(TyperCommand):
-    """A command in the list of its group, loaded when it is chosen: the file called `part`, or the
-    `function` of a group's table. Without either, `part` is from an outside package."""
+    """A command in the list of its group, loaded when it is chosen: the file called `part`, or an
+    entry of the group's `table`. Without either, it is of an outside package."""
 
     def __init__(
         self,
         name: str,
         point: ExtensionPoint[Any],
         part: str = "",
-        function: FunctionType | None = None,
+        table: dict[str, str] | None = None,
     ) -> None:
         super().__init__(name)
         self._point = point
-        self._function = function
+        self._table = table
         self._module = f"{point.package}.{part}" if part else ""
 
     def can_load(self) -> bool:
-        return bool(self._module) or self._found() is not None
+        return bool(self._module or self._table) or self._found() is not None
 
     def get_short_help_str(self, limit: int = 45) -> str:
         self.help = self._help()
         return super().get_short_help_str(limit)
 
     def _help(self) -> str:
-        spec = find_spec(self._module) if self._module else None
-        if spec is None or spec.origin is None:
-            return inspect.getdoc(self._found()) or ""
-        with open(spec.origin, "rb") as file:
-            tokens = tokenize.tokenize(file.readline)
-            docstring = next(token.string for token in tokens if token.type == tokenize.STRING)
-        return inspect.cleandoc(ast.literal_eval(docstring))
+        if self._table:
+            return self._table[self.name or ""]
+        if self._module:
+            return _docstring(self._module)
+        return inspect.getdoc(self._found()) or ""
 
     def _found(self) -> Any:
-        return self._function or self._point.get(self._module.rpartition(".")[2] or self.name or "")
+        if self._table:
+            return import_module(self._point.package).COMMAND[self.name]
+        return self._point.get(self._module.rpartition(".")[2] or self.name or "")
 
     def load(self) -> Any:
+        if self._module and (table := _table(self._module)):
+            return _group(self._module, table)
         # A half-loaded module would break whatever reports the interrupt.
         with shield():
             found = self._found()
         if found is None:
             raise UsageError(f"the command {self.name} can't be loaded")
-        if isinstance(found, dict):
-            return _group(self._module, found)
         app = typer.Typer(**_SETTINGS)
-        if self._module or self._function:
+        if self._module or self._table:
             app.command(self.name, help=_shell_help(self._help()))(found)
         else:
             app.command(self.name)(_with_exits(found))
         return get_command(app)
+
+
+def _source(module: str) -> bytes:
+    spec = find_spec(module)
+    assert spec is not None
+    return Path(str(spec.origin)).read_bytes()
+
+
+def _docstring(module: str) -> str:
+    """Return the docstring of a module without loading it."""
+    tokens = tokenize.tokenize(BytesIO(_source(module)).readline)
+    docstring = next(token.string for token in tokens if token.type == tokenize.STRING)
+    return inspect.cleandoc(ast.literal_eval(docstring))
+
+
+def _table(module: str) -> dict[str, str]:
+    """Return the commands of a group's file with the docstrings of their functions, and nothing for
+    the file of a single command. The file is not loaded, which would take several times as long as
+    the rest of `agent GROUP --help`; not even all of it is parsed."""
+    source = _source(module).decode()
+    if "\nCOMMAND = {" not in source:
+        return {}
+    table = ast.parse(source[source.rindex("\nCOMMAND = {") :]).body[0]
+    assert isinstance(table, ast.Assign)
+    assert isinstance(table.value, ast.Dict)
+    entries = zip(table.value.keys, table.value.values, strict=True)
+    return {ast.literal_eval(key): _documented(value, source) for key, value in entries if key}
+
+
+def _documented(value: ast.expr, source: str) -> str:
+    """Return the docstring of the function that `value`, an expression of a file, is made from:
+    there, in the file from which it is imported, or by way of a constant."""
+    for name in (part.id for part in ast.walk(value) if isinstance(part, ast.Name)):
+        if found := re.search(rf"^def {name}\(.*?(?=\n\n\n|\Z)", source, re.M | re.S):
+            function = ast.parse(found[0]).body[0]
+            assert isinstance(function, ast.FunctionDef)
+            return ast.get_docstring(function) or ""
+        if found := re.search(rf"^{name} = (.*)$", source, re.M):
+            return _documented(ast.parse(found[1], mode="eval").body, source)
+        found = re.search(rf"^from (\S+) import [^()\n]*\b{name}\b", source, re.M)
+        if found and (text := _documented(value, _source(found[1]).decode())):
+            return text
+    return ""
 
 
 def _shell_help(text: str) -> str:
@@ -183,15 +229,12 @@ def command_tree() -> CommandGroup:
     return tree
 
 
-def _group(
-    module: str, table: Mapping[str, FunctionType] | None = None, callback: Any = None
-) -> CommandGroup:
-    """Return the commands of a group's `table`, or those of the package: first those in its
-    `ORDER`, then all others by name."""
-    loaded = import_module(module)
+def _group(module: str, table: dict[str, str] | None = None, callback: Any = None) -> CommandGroup:
+    """Return the commands in the `table` of a group's file, or those of the package: first those in
+    its `ORDER`, then all others by name."""
     app = typer.Typer(
         cls=CommandGroup,
-        help=loaded.__doc__,
+        help=_docstring(module),
         no_args_is_help=True,
         context_settings={"help_option_names": ["-h", "--help"]},
         **_SETTINGS,
@@ -203,12 +246,12 @@ def _group(
     point = group.point = ExtensionPoint[Any](
         module, "COMMAND", module.replace(".cli.", "."), FunctionType
     )
-    if table is None:
-        files = point.file_names()
-        first = [name for name in loaded.ORDER if name in files]
-        group.commands = {n: _LazyCommand(n, point, n) for n in [*first, *files]}
+    if table:
+        group.commands = {name: _LazyCommand(name, point, table=table) for name in table}
     else:
-        group.commands = {n: _LazyCommand(n, point, function=f) for n, f in table.items()}
+        files = point.file_names()
+        first = [name for name in import_module(module).ORDER if name in files]
+        group.commands = {n: _LazyCommand(n, point, n) for n in [*first, *files]}
     return group
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import shutil
 import socket
 import subprocess
+import sys
 
 import pytest
 
@@ -292,6 +294,36 @@ def test_every_command_has_help(agent, command):
     done = agent(*command, "--help")
     assert done.returncode == 0
     assert "Usage: agent" in done.stdout
+
+
+_MAIN = "from agentcli.cli import main; main.main()"
+
+
+@pytest.mark.parametrize("group", ["sessions", "mcp", "config", "policy", "skills", "agents"])
+def test_the_help_of_a_group_loads_none_of_its_commands(agent, group):
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-c", _MAIN, group, "--help"],
+        env=agent.env,
+        cwd=agent.workspace,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert "agentcli.cli.command_tree" in loaded
+    of_commands = {f"cli.commands.{group}", "cli.command", "ui.screen", "app.agent_builder"}
+    assert not loaded & {f"agentcli.{module}" for module in of_commands}
+    own = importlib.import_module(f"agentcli.cli.commands.{group}").COMMAND
+    listed = {line.split()[0]: line.split(None, 1)[1] for line in _listed(done.stdout)}
+    assert set(listed) == set(own)
+    for name, text in listed.items():
+        assert (own[name].__doc__ or "").startswith(text.rstrip(".")[:40])
+
+
+def _listed(help_text: str) -> list[str]:
+    """Return the lines of the commands, without those that only continue one."""
+    lines = help_text.partition("Commands:\n")[2].splitlines()
+    return [line for line in lines if line[:2] == "  " and line[2:3].strip()]
 
 
 def test_help_is_a_command_too(agent):
