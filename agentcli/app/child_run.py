@@ -47,7 +47,7 @@ from agentcli.workspace.names import first_names
 MAX_REPORT_CHARS = 24_000
 _FACTS_CHARS = 3_000
 _MOST_FILES = 20
-_OVER = (AgentState.FINISHED, AgentState.REJECTED, AgentState.ERROR)
+_OVER = (AgentState.FINISHED, AgentState.ERROR)
 
 
 def has_task(events: Sequence[Event], key: str) -> bool:

@@ -50,7 +50,7 @@ from agentcli.system import programs
 from agentcli.system.homes import state_home
 from agentcli.system.programs import user_environ
 
-_OVER = (AgentState.FINISHED, AgentState.REJECTED, AgentState.ERROR)
+_OVER = (AgentState.FINISHED, AgentState.ERROR)
 _PROBE_BYTES = 1 << 16
 """A disk that is not full always takes this much."""
 _NO_LIMIT_USD = 1_000_000_000.0

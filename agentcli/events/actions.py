@@ -61,7 +61,6 @@ class CmdRunAction(Action, kind="run", tool="bash", runnable=True):
     `unsandboxed` ask for more than the sandbox gives; `reason` says why."""
 
     command: str
-    thought: str = ""
     cwd: str | None = None
     is_input: bool = False
     background: bool = False
@@ -81,7 +80,6 @@ class CmdRunAction(Action, kind="run", tool="bash", runnable=True):
 
 class IPythonRunCellAction(Action, kind="run_ipython", tool="python", runnable=True):
     code: str
-    thought: str = ""
     security_risk: Risk = Risk.UNKNOWN
 
     @property
@@ -95,7 +93,6 @@ class FileReadAction(Action, kind="read", runnable=True):
     path: str
     start: int = 1
     end: int | None = None
-    thought: str = ""
 
     @property
     def message(self) -> str:
@@ -107,7 +104,6 @@ class FileWriteAction(Action, kind="write", runnable=True):
     path: str
     content: str
     encoding: str | None = None
-    thought: str = ""
 
     @property
     def message(self) -> str:
@@ -127,7 +123,6 @@ class FileEditAction(Action, kind="edit", runnable=True):
     end: int | None = None
     content: str | None = None
     encoding: str | None = None
-    thought: str = ""
 
     @property
     def message(self) -> str:
@@ -184,7 +179,6 @@ class MCPAction(Action, kind="call_tool_mcp", runnable=True):
 
 class BrowseURLAction(Action, kind="browse", tool="fetch", runnable=True):
     url: str
-    thought: str = ""
 
     @property
     def message(self) -> str:
@@ -201,7 +195,6 @@ class BrowseInteractiveAction(Action, kind="browse_interactive", runnable=True):
     to at most one site."""
 
     steps: tuple[dict[str, str], ...] = ()
-    thought: str = ""
 
     @property
     def url(self) -> str | None:
@@ -238,8 +231,6 @@ class AgentFinishAction(Action, kind="finish", runnable=True):
 
     status: Literal["success", "failure"] = "success"
     final_thought: str = ""
-    outputs: dict[str, Any] = {}
-    evidence: tuple[str, ...] = ()
 
     @property
     def message(self) -> str:
@@ -253,7 +244,6 @@ class AgentDelegateAction(Action, kind="delegate", runnable=True):
     agent: str
     inputs: dict[str, Any] = {}
     session: str = ""
-    thought: str = ""
 
     @property
     def task(self) -> str:

@@ -111,9 +111,6 @@ class Entries:
 
     def _asked(self, action: Action, result: Observation | None) -> Iterator[str]:
         """Yield the parts of the request that the summary line does not show."""
-        said = getattr(action, "thought", "")
-        if said and not isinstance(action, AgentThinkAction):
-            yield prose(said, self._clipper, action.id)
         match action:
             case AgentThinkAction(thought=thought):
                 yield prose(thought, self._clipper, action.id)
@@ -145,11 +142,6 @@ class Entries:
     def _finished(self, action: AgentFinishAction) -> Iterator[str]:
         if action.final_thought:
             yield prose(action.final_thought, self._clipper, action.id)
-        if action.evidence:
-            items = "".join(f"<li>{line(each)}</li>" for each in action.evidence)
-            yield f'<ul class="evidence">{items}</ul>'
-        if action.outputs:
-            yield self._rows(argument_rows(action.outputs), action.id)
 
     def _rows(self, rows: Iterable[str], event: int, classes: str = "code") -> str:
         whole = "\n".join(rows)

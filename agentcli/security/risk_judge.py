@@ -99,8 +99,8 @@ class Judge:
 
 def _shown(action: Action) -> str:
     """Return what the action would do, without its place in the session, and without the model's
-    own thoughts and rating, which are no evidence."""
-    left_out = {*COMMON_FIELDS, "thought", "security_risk"}
+    own rating, which is no evidence."""
+    left_out = {*COMMON_FIELDS, "security_risk"}
     data = action.model_dump(mode="json", exclude_defaults=True, exclude=left_out)
     return json.dumps({"kind": action.kind, **data}, ensure_ascii=True, sort_keys=True)
 

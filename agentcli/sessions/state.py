@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from agentcli.events import Event, LLMMetrics, Source
-from agentcli.events.actions import AgentFinishAction, MessageAction, RenameAction
+from agentcli.events.actions import MessageAction, RenameAction
 from agentcli.events.observations import (
     AgentStateChangedObservation,
     AttemptsAbandonedObservation,
@@ -52,9 +52,7 @@ class AgentState(StrEnum):
     USER_CONFIRMED = "user_confirmed"
     USER_REJECTED = "user_rejected"
     PAUSED = "paused"
-    STOPPED = "stopped"
     FINISHED = "finished"
-    REJECTED = "rejected"
     ERROR = "error"
     RATE_LIMITED = "rate_limited"
 
@@ -67,17 +65,15 @@ _RESTING = frozenset(
         AgentState.IDLE,
         AgentState.AWAITING_USER_INPUT,
         AgentState.PAUSED,
-        AgentState.STOPPED,
         AgentState.FINISHED,
-        AgentState.REJECTED,
         AgentState.ERROR,
     }
 )
 _ANSWERED = frozenset({AgentState.USER_CONFIRMED, AgentState.USER_REJECTED})
-_BROKEN_OFF = frozenset({AgentState.PAUSED, AgentState.STOPPED, AgentState.ERROR})
+_BROKEN_OFF = frozenset({AgentState.PAUSED, AgentState.ERROR})
 
 TRANSITIONS: dict[AgentState, frozenset[AgentState]] = {
-    **{state: frozenset({AgentState.RUNNING, AgentState.STOPPED}) for state in _RESTING},
+    **{state: frozenset({AgentState.RUNNING}) for state in _RESTING},
     AgentState.RUNNING: (_RESTING - {AgentState.IDLE})
     | {AgentState.AWAITING_USER_CONFIRMATION, AgentState.RATE_LIMITED},
     AgentState.AWAITING_USER_CONFIRMATION: _ANSWERED | {AgentState.RUNNING} | _BROKEN_OFF,
@@ -104,8 +100,6 @@ class State:
     resume_state: AgentState | None = None
     iteration: int = 0
     local_iteration: int = 0
-    inputs: dict[str, Any] = field(default_factory=dict)
-    outputs: dict[str, Any] = field(default_factory=dict)
     error: str | None = None
     last_error: str | None = None
     created_at: str = ""
@@ -215,8 +209,6 @@ def _changes(state: State, event: Event) -> dict[str, Any]:
         case MessageAction(source=Source.USER):
             title = state.title or event.message[:80]
             return {"local_iteration": 0, "title": title, "bad_calls": 0, "bad_replies": 0}
-        case AgentFinishAction():
-            return {"outputs": dict(event.outputs)}
         case AgentStateChangedObservation() if event.agent_state in list(AgentState):
             agent_state = AgentState(event.agent_state)
             failed = agent_state is AgentState.ERROR

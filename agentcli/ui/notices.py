@@ -8,7 +8,7 @@ from agentcli.events.progress import Status
 from agentcli.ui.summary import duration, money, quantity, whole_seconds
 from agentcli.ui.text import Line, Span, printable
 
-_SHOWN_STATES = frozenset({"paused", "rejected", "stopped"})
+_SHOWN_STATES = frozenset({"paused"})
 """States that are worth a line; "error" has one of its own."""
 _SHOWN_IF_VERBOSE = (
     obs.RecallObservation,

@@ -39,7 +39,7 @@ _TASKS_AMONG = 1_000
 _LONGEST_REASON = 200
 _WORDS_KEPT = 4_000
 _NOT_CALLS = (actions.AgentFinishAction, actions.AgentThinkAction, actions.TaskTrackingAction)
-_WORDS = {**STATE_WORDS, "finished": "finished", "stopped": "stopped", "idle": "not started"}
+_WORDS = {**STATE_WORDS, "finished": "finished", "idle": "not started"}
 
 
 class SessionFacts(Protocol):

@@ -49,7 +49,6 @@ SIGNALLED = {130: "interrupted", 141: "stdout was closed", 143: "terminated"}
 _MOST_IN_TMP = 5
 STATE_WORDS = {
     "error": "failed",
-    "rejected": "gave up",
     "awaiting_user_input": "waits for you",
     "awaiting_user_confirmation": "waits for approval",
 }

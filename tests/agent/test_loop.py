@@ -334,19 +334,16 @@ def test_time_that_runs_out_while_a_provider_makes_wait_leaves_time_to_sum_up(se
 
 
 EXPECTED = {
-    "idle": "running stopped",
-    "awaiting_user_input": "running stopped",
-    "paused": "running stopped",
-    "stopped": "running stopped",
-    "finished": "running stopped",
-    "rejected": "running stopped",
-    "error": "running stopped",
-    "running": "awaiting_user_input awaiting_user_confirmation rate_limited paused stopped "
-    "finished rejected error",
-    "awaiting_user_confirmation": "user_confirmed user_rejected running paused stopped error",
-    "user_confirmed": "running paused stopped error",
-    "user_rejected": "running paused stopped error",
-    "rate_limited": "running paused stopped error",
+    "idle": "running",
+    "awaiting_user_input": "running",
+    "paused": "running",
+    "finished": "running",
+    "error": "running",
+    "running": "awaiting_user_input awaiting_user_confirmation rate_limited paused finished error",
+    "awaiting_user_confirmation": "user_confirmed user_rejected running paused error",
+    "user_confirmed": "running paused error",
+    "user_rejected": "running paused error",
+    "rate_limited": "running paused error",
 }
 
 

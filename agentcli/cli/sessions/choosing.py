@@ -116,7 +116,7 @@ def _preview(place: Place) -> Preview:
     )
 
 
-_OVER = frozenset({"finished", "rejected", "awaiting_user_input"})
+_OVER = frozenset({"finished", "awaiting_user_input"})
 """States in which a session can only continue with a new message from the user."""
 
 

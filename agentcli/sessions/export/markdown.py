@@ -132,9 +132,6 @@ def _message(event: MessageAction) -> Iterator[str]:
 
 
 def _call(event: Action) -> Iterator[str]:
-    thought = getattr(event, "thought", "")
-    if thought:
-        yield _quoted(thought)
     match event:
         case CmdRunAction(job=None):
             yield f"**bash**\n\n{_fenced(event.command, 'sh')}"
