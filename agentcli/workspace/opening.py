@@ -18,7 +18,7 @@ from typing import BinaryIO, NamedTuple
 
 from agentcli.errors import ToolError
 from agentcli.workspace.names import display_path
-from agentcli.workspace.private import copy_owner_and_mode, listable, open_regular, replacing
+from agentcli.workspace.private import listable, open_regular
 
 Judge = Callable[[Path], None]
 """Takes a resolved path; raises ToolError if it is off limits."""
@@ -122,41 +122,6 @@ def open_within(folder: int, name: str) -> BinaryIO:
     above, _, name = name.rpartition("/")
     with opened_below(folder, above) as inner:
         return open_regular(name, folder=inner)
-
-
-def replace_file(target: Path, data: bytes, shown: str, judge: Judge) -> None:
-    """Replace or create the file at the resolved `target` in one step. A file that is replaced
-    keeps its mode, but no set-user-ID or set-group-ID bit, as if it was written to. Raises OSError,
-    also if a part of the path is now a symlink, and ToolError for what is no file or is
-    read-only."""
-    folder = open_folder(target.parent, make=True)
-    temporary = f".agent-{os.urandom(8).hex()}.tmp"
-    try:
-        if (name := name_on_disk(folder)) is not None:
-            judge(name / target.name)
-        before = _existing(target.name, folder, shown)
-        mode = 0o666 if before is None else 0o600
-        with replacing(target.name, temporary, folder=folder, mode=mode) as file:
-            if before is not None:
-                owner = before.st_uid, before.st_gid
-                copy_owner_and_mode(file.fileno(), owner, before.st_mode & 0o1777)
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-    finally:
-        os.close(folder)
-
-
-def _existing(name: str, folder: int, shown: str) -> os.stat_result | None:
-    try:
-        info = os.stat(name, dir_fd=folder, follow_symlinks=False)
-    except FileNotFoundError:
-        return None
-    require_regular(info.st_mode, shown)
-    # Renaming over a file needs no write permission on it; respect that it is missing.
-    if not os.access(name, os.W_OK, dir_fd=folder):
-        raise ToolError(f"{shown} is read-only.", error_id="permission_denied")
-    return info
 
 
 class Entry(NamedTuple):

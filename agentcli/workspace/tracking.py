@@ -20,7 +20,8 @@ from agentcli.events.observations import (
 from agentcli.workspace.encodings import CANDIDATES
 from agentcli.workspace.guard import Guard
 from agentcli.workspace.names import display_path, in_outputs, output_name, parse_path, size_text
-from agentcli.workspace.opening import Entry, list_folder, open_file, replace_file
+from agentcli.workspace.opening import Entry, list_folder, open_file
+from agentcli.workspace.replacing import replace_file
 from agentcli.workspace.scope import AccessScope
 from agentcli.workspace.text import (
     MAX_FILE_BYTES,
@@ -178,8 +179,9 @@ class FileTracker:
             self.guard.judge_name(path)
             target = Path(os.path.realpath(path))
             self.guard.judge_writing(target)
-            replace_file(target, data, shown, self.guard.judge_writing)
-        return Written(digest(data), tuple(notes))
+            roots = self._scope.writable if self._scope else (self.workspace,)
+            notes.append(replace_file(target, data, shown, self.guard.judge_writing, roots))
+        return Written(digest(data), tuple(filter(None, notes)))
 
     def seen(self, path: Path, digest: str) -> None:
         self._digests[_key(path)] = digest

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from agentcli.workspace.opening import clear_set_id, replace_file
+from agentcli.workspace.opening import clear_set_id
+from agentcli.workspace.replacing import replace_file
 
 NAME, DEPTH = "d" * 200, 25
 """A path of more than 4,096 bytes, which no system call takes."""
