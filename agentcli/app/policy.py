@@ -46,16 +46,18 @@ _DECISIONS: tuple[Decision, ...] = ("deny", "ask", "allow")
 
 
 def check_rules(settings: Settings, environ: Mapping[str, str], workspace: Path) -> list[str]:
-    """Return lines for the user about saved rules that were left out. Raises ConfigError for an
-    invalid rule in the settings."""
+    """Return lines for the user about saved rules that were left out, and about rules that can't
+    match anything. Raises ConfigError for an invalid rule in the settings."""
     if not _has_rules(settings, environ):
         return []
-    from agentcli.security.policy.rules import SavedRules
+    from agentcli.security.policy.rules import SavedRules, why_without_effect
 
-    settings_rules(settings)
+    rules = settings_rules(settings)
     saved = SavedRules(rules_file(environ))
-    saved.load(workspace, rule_patterns())
-    return saved.notices
+    rules += saved.load(workspace, rule_patterns())
+    place = workspace.resolve(), user_home(environ)
+    without = (why_without_effect(rule, rule_patterns(), *place) for rule in rules)
+    return [*saved.notices, *filter(None, without)]
 
 
 def rules_in_force(

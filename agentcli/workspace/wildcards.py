@@ -21,12 +21,13 @@ end."""
 _LONGEST_PATTERN = 1_000
 _MOST_VARIANTS = 1_000
 _SPECIAL = re.compile(r"[*?\[\\]")
+_ESCAPE = re.compile(r"\\(.)", re.S)
 _STARS = re.compile(r"\*+")
 _BRACES = re.compile(r"(?<!\\)\{((?:\\.|[^{}\\])*,(?:\\.|[^{}\\])*)\}", re.S)
 _MEMBER = re.compile(r"\[:([^\]]*):\]|\\(.)|(.)", re.S)
 _RANGE = re.compile(r"-(?:\\(.)|([^\]\\]))", re.S)
 _COMMA = re.compile(r"(?<!\\),")
-_LITERAL_TOO = re.compile(r"[\[\]{}\\]")
+_NOT_ALONE = re.compile(r"(\\.)|([\[\]{}])", re.S)
 _CLASSES = {
     "alnum": "0-9A-Za-z",
     "alpha": "A-Za-z",
@@ -61,6 +62,16 @@ def plain_length(pattern: str) -> int:
     """Return how many characters precede the first wildcard or escape."""
     found = _SPECIAL.search(pattern)
     return found.start() if found else len(pattern)
+
+
+def has_wildcards(pattern: str) -> bool:
+    """Return whether a pattern is more than a name whose special characters are escaped. One that
+    ends with a backslash counts, as it matches nothing."""
+    return _SPECIAL.search(_ESCAPE.sub("", pattern)) is not None
+
+
+def unescaped(pattern: str) -> str:
+    return _ESCAPE.sub(r"\1", pattern)
 
 
 def compile_wildcards(pattern: str) -> re.Pattern[str]:
@@ -155,17 +166,22 @@ def _bracket(pattern: str, at: int) -> tuple[str, int]:
 
 def variants(pattern: str) -> list[str]:
     r"""Return the patterns that `pattern` stands for, about a thousand at most: braces expanded
-    (`a{b,c}` is `ab` and `ac`), and each part with brackets, braces or backslashes also as the name
-    that it literally is, since folders are named `[id]` or `{slug}`."""
+    (`a{b,c}` is `ab` and `ac`), and each part with brackets or braces also as the name that it
+    literally is, since folders are named `[id]` or `{slug}`."""
+    literal = (_NOT_ALONE.sub(_as_literal, part) for part in pattern.split("/"))
     parts = [
-        (part, _LITERAL_TOO.sub(r"\\\g<0>", part)) if _LITERAL_TOO.search(part) else (part,)
-        for part in pattern.split("/")
+        dict.fromkeys((part, other))
+        for part, other in zip(pattern.split("/"), literal, strict=True)
     ]
     readings = ("/".join(chosen) for chosen in product(*parts))
     found: dict[str, None] = {}
     for reading in islice(readings, _MOST_VARIANTS // 10):
         found.update(dict.fromkeys(expand_braces(reading, _MOST_VARIANTS - len(found))))
     return list(found)
+
+
+def _as_literal(found: re.Match[str]) -> str:
+    return found[1] or f"\\{found[2]}"
 
 
 def expand_braces(pattern: str, most: int = _MOST_VARIANTS) -> list[str]:

@@ -600,7 +600,7 @@ def test_no_rule_is_offered_where_another_one_asks_all_the_same(world):
     "action, grant",
     [
         (FileEditAction(path="src/a.py"), "edit(src/**)"),
-        (FileEditAction(path="/etc/[x]"), "edit(/etc/[[]x])"),
+        (FileEditAction(path="/etc/[x]"), "edit(/etc/\\[x\\])"),
         (call("fetch", url="https://docs.example.org/x"), "fetch(domain:docs.example.org)"),
         (call("mcp__db__drop"), "mcp__db__drop"),
         (IPythonRunCellAction(code="1"), ""),

@@ -412,7 +412,7 @@ def workspace(tmp_path):
         ("edit(~/notes/*)", "{home}/notes/a", True),
         ("edit(/etc/host[s])", "/etc/hosts", True),
         ("edit(/etc/host[!s])", "/etc/hosts", False),
-        ("edit([x].py)", "[x].py", False),
+        ("edit([x].py)", "[x].py", True),
         ("edit(a?.py)", "ab.py", True),
         ("write(src/**)", "src/a.py", False),
     ],

@@ -15,6 +15,14 @@ from urllib.parse import urlsplit
 
 from agentcli.workspace.guard import ReadingRule, ReadingRules
 from agentcli.workspace.scope import AccessScope
+from agentcli.workspace.wildcards import (
+    NOTHING,
+    expand_braces,
+    has_wildcards,
+    translate,
+    unescaped,
+    variants,
+)
 
 Decision = Literal["allow", "ask", "deny"]
 Pattern = Literal["", "command", "path", "url"]
@@ -45,44 +53,41 @@ def pattern_matches(pattern: str, path: Path | str, workspace: Path, home: Path)
 
 @functools.lru_cache(maxsize=256)
 def _compiled(pattern: str, workspace: Path, home: Path) -> re.Pattern[str]:
-    """Compile a pattern. The part before its first glob is resolved, like the paths it is compared
-    with."""
+    found = dict.fromkeys(_expression(each, workspace, home) for each in variants(pattern))
+    return re.compile("|".join(found), re.DOTALL)
+
+
+def _expression(pattern: str, workspace: Path, home: Path) -> str:
+    """Translate a pattern. The part before its first wildcard is resolved, like the paths it is
+    compared with."""
+    base = workspace
     if pattern == "~" or pattern.startswith("~/"):
-        pattern = f"{home}/{pattern[2:]}"
-    elif not pattern.startswith("/"):
-        pattern = pattern.removeprefix("./")
-        depth = "" if "/" in pattern.rstrip("/") else "**/"
-        pattern = f"{escaped(str(workspace))}/{depth}{pattern}"
-    components = pattern.rstrip("/").removesuffix("/**").split("/")
-    plain = 0
-    while plain < len(components) and not re.search(r"[*?[]", components[plain]):
-        plain += 1
-    fixed = os.path.realpath("/".join(components[:plain]) or "/")
-    globs = "/".join(components[plain:])
-    start = re.escape(fixed).rstrip("/")
-    return re.compile(start + (f"/{_translated(globs)}" if globs else "") + r"(?:/.*)?", re.DOTALL)
+        base, pattern = home, pattern[2:]
+    elif pattern.startswith("/"):
+        base = Path("/")
+    elif "/" not in pattern.removeprefix("./").rstrip("/"):
+        pattern = f"**/{pattern}"
+    parts = [part for part in pattern.removesuffix("/**").split("/") if part not in ("", ".")]
+    plain = next((at for at, part in enumerate(parts) if has_wildcards(part)), len(parts))
+    fixed = os.path.realpath(base.joinpath(*map(unescaped, parts[:plain])))
+    wild = translate("/".join(parts[plain:])) if ".." not in parts[plain:] else NOTHING
+    return re.escape(fixed).rstrip("/") + (f"/{wild}" if wild else "") + "(?:/.*)?"
+
+
+def matches_nothing(pattern: str, workspace: Path, home: Path) -> bool:
+    """Return whether no path can match, apart from one of exactly this name, which there is not."""
+    literal = f"{home}{pattern[1:]}" if pattern.startswith("~/") else pattern
+    wild = [
+        NOTHING in _expression(each, workspace, home)
+        for each in expand_braces(pattern)
+        if has_wildcards(each)
+    ]
+    return bool(wild) and all(wild) and not os.path.lexists(workspace / literal)
 
 
 def escaped(path: str) -> str:
     """Return a pattern that matches only this path."""
-    return re.sub(r"([*?[])", r"[\1]", path)
-
-
-_PARTS = re.compile(r"\*\*/|\*\*|\*|\?|\[!?\]?[^\]]{0,100}\]|.", re.DOTALL)
-_MEANINGS = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
-
-
-def _translated(glob: str) -> str:
-    out = []
-    for part in _PARTS.findall(glob):
-        if part in _MEANINGS:
-            out.append(_MEANINGS[part])
-        elif len(part) > 2 and part.startswith("["):
-            inside = part[1:-1].replace("\\", "\\\\").replace("[", "\\[")
-            out.append(f"[^/{inside[1:]}]" if inside.startswith("!") else f"[{inside}]")
-        else:
-            out.append(re.escape(part))
-    return "".join(out)
+    return re.sub(r"([*?\[\]{}\\])", r"\\\1", path)
 
 
 NETWORK = "network"

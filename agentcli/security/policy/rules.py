@@ -28,6 +28,7 @@ from agentcli.security.policy.rule import (
     Pattern,
     Rule,
     is_about,
+    matches_nothing,
     pattern_matches,
     port_of,
 )
@@ -95,6 +96,22 @@ def check_rule(rule: Rule, tools: Mapping[str, Pattern]) -> Rule:
         message = f"{rule.origin}: {rule.tool} takes no pattern"
         raise ConfigError(message, hint=f"write it as {rule.tool}")
     return rule
+
+
+def why_without_effect(
+    rule: Rule, tools: Mapping[str, Pattern], workspace: Path, home: Path
+) -> str:
+    """Return what to tell the user of a rule that can't match anything; "" if it can."""
+    known = rule.tool in tools or rule.tool in (*_PLANNED, *_COMMANDS, NETWORK)
+    if not known and not rule.tool.startswith("mcp__"):
+        return f"{rule.origin}: {str(rule)!r} matches nothing: no tool is named {rule.tool}"
+    is_path = tools.get(rule.tool) == "path" and rule.pattern
+    if is_path and matches_nothing(rule.pattern, workspace, home):
+        return (
+            f"{rule.origin}: {str(rule)!r} matches nothing: its wildcards are incomplete, and "
+            "nothing has exactly this name; a backslash before [ or { takes it literally"
+        )
+    return ""
 
 
 def _checked_port(rule: Rule) -> Rule:
