@@ -51,7 +51,7 @@ from agentcli.events.progress import Notice
 from agentcli.llm.roles import Roles
 from agentcli.security.trust import Fingerprint, TrustState
 from agentcli.sessions.finder import exists
-from agentcli.sessions.session import Session, Subscriber
+from agentcli.sessions.session import SessionLog, Subscriber
 from agentcli.system.homes import user_home
 from agentcli.system.programs import user_environ
 from agentcli.ui.text import printable
@@ -124,7 +124,7 @@ class EditorSession:
         """Settings that the user chose in the editor, by dotted key."""
         self._model = ""
         self.opened: OpenSession | None = None
-        self._session: Session | None = None
+        self._session: SessionLog | None = None
         self._updates: SessionUpdates | None = None
         self._refused: set[str] = set()
         self._notices: list[str] = []
@@ -220,20 +220,20 @@ class EditorSession:
         return self.opened
 
     @property
-    def session(self) -> Session:
+    def session(self) -> SessionLog:
         """The session, opened if it is only stored. Raises UsageError before the first prompt."""
         if not exists(self.folder):
             raise UsageError("nothing was done yet", hint="say what is to be done")
         return self.open_session().session
 
     @contextmanager
-    def session_at_rest(self) -> Iterator[Session]:
+    def session_at_rest(self) -> Iterator[SessionLog]:
         """Yield the session with no work running in it; the next prompt reopens it. Raises
         UsageError before the first prompt."""
         if not exists(self.folder):
             raise UsageError("nothing was done yet", hint="say what is to be done")
         self.close()
-        with Session.open(self.folder) as stored:
+        with SessionLog.open(self.folder) as stored:
             yield stored
 
     def show_note(self, words: str) -> None:
@@ -250,7 +250,7 @@ class EditorSession:
         self.send(self._commands.update(self.opened))
 
     def _reopen(self, *, replay: bool) -> None:
-        def subscribers(session: Session) -> Sequence[Subscriber]:
+        def subscribers(session: SessionLog) -> Sequence[Subscriber]:
             following = self._subscribers(session)
             if replay and self._updates is not None:
                 self._updates.replay()
@@ -270,7 +270,7 @@ class EditorSession:
         if opened.servers is not None:
             self.announce()
 
-    def _subscribers(self, session: Session) -> Sequence[Subscriber]:
+    def _subscribers(self, session: SessionLog) -> Sequence[Subscriber]:
         self._session = session
         self._updates = SessionUpdates(session, self._place.workspace, self.send, self._window)
         return [self._updates]

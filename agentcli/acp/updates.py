@@ -42,7 +42,7 @@ from agentcli.events.progress import (
     TextDelta,
     ToolOutput,
 )
-from agentcli.sessions.session import Session
+from agentcli.sessions.session import SessionLog
 from agentcli.ui.notices import note
 from agentcli.ui.text import plain, printable
 
@@ -66,7 +66,7 @@ class SessionUpdates:
 
     def __init__(
         self,
-        session: Session,
+        session: SessionLog,
         workspace: Path,
         send: Callable[[Update], None],
         window: Callable[[str], int],

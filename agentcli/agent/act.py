@@ -19,7 +19,7 @@ from agentcli.events.observations import (
 from agentcli.events.progress import Notice, Status, ToolOutput
 from agentcli.interrupts import pause_countdown
 from agentcli.sessions.history import without_delegated
-from agentcli.sessions.session import Session
+from agentcli.sessions.session import SessionLog
 from agentcli.sessions.state import AgentState
 
 _NOTHING_RUN = "Nothing of this call was run."
@@ -48,7 +48,7 @@ class PermissionChecker:
     """Decides which recorded actions may run. After a refusal, later actions of the same reply
     don't run, as they may depend on the refused one."""
 
-    def __init__(self, agent: Agent, session: Session) -> None:
+    def __init__(self, agent: Agent, session: SessionLog) -> None:
         self._agent = agent
         self._session = session
         self._refused: set[str] = set()
@@ -148,7 +148,7 @@ def _has_parts(action: Action) -> bool:
     return isinstance(text, str) and bool(_BETWEEN_PARTS.search(text.strip()))
 
 
-def execute(agent: Agent, session: Session, actions: Sequence[Action]) -> None:
+def execute(agent: Agent, session: SessionLog, actions: Sequence[Action]) -> None:
     """Run allowed actions that belong together, and record the result of each. On an interrupt,
     those that have begun get an observation that says so, and the interrupt is raised on."""
     checkpoint_before(agent, session, actions)
@@ -170,7 +170,9 @@ def execute(agent: Agent, session: Session, actions: Sequence[Action]) -> None:
         raise
 
 
-def _carry_out(agent: Agent, session: Session, actions: Sequence[Action]) -> Iterator[Observation]:
+def _carry_out(
+    agent: Agent, session: SessionLog, actions: Sequence[Action]
+) -> Iterator[Observation]:
     """Run delegations by the children, tool calls by the tools; a group never has both."""
     delegated = [action for action in actions if isinstance(action, AgentDelegateAction)]
     if delegated and agent.children is not None:
@@ -180,13 +182,13 @@ def _carry_out(agent: Agent, session: Session, actions: Sequence[Action]) -> Ite
     )
 
 
-def _unreported(session: Session) -> list[Action]:
+def _unreported(session: SessionLog) -> list[Action]:
     """Return the open actions up to the first delegation. A delegation needs no report, because it
     resumes where its child stopped."""
     return without_delegated(session.pending_actions())
 
 
-def record_not_started(session: Session, interrupt: TurnInterrupted) -> None:
+def record_not_started(session: SessionLog, interrupt: TurnInterrupted) -> None:
     """Record which actions had not begun when an interrupt came. An open question to the user stays
     open, to be asked again."""
     if not _is_asking(session):
@@ -194,16 +196,16 @@ def record_not_started(session: Session, interrupt: TurnInterrupted) -> None:
         _record_interrupted(session, _unreported(session), content)
 
 
-def _is_asking(session: Session) -> bool:
+def _is_asking(session: SessionLog) -> bool:
     return session.state.agent_state is AgentState.AWAITING_USER_CONFIRMATION
 
 
-def _record_interrupted(session: Session, actions: Sequence[Action], content: str) -> None:
+def _record_interrupted(session: SessionLog, actions: Sequence[Action], content: str) -> None:
     for action in actions:
         session.emit(ErrorObservation(error_id="interrupted", content=content, cause=action.id))
 
 
-def checkpoint_before(agent: Agent, session: Session, actions: Sequence[Action]) -> None:
+def checkpoint_before(agent: Agent, session: SessionLog, actions: Sequence[Action]) -> None:
     """Take a checkpoint of the workspace if `actions` may change it."""
     if agent.checkpointer is not None:
         step = session.state.iteration
@@ -211,7 +213,7 @@ def checkpoint_before(agent: Agent, session: Session, actions: Sequence[Action])
             session.emit(kept)
 
 
-def checkpoint_after_turn(agent: Agent, session: Session) -> None:
+def checkpoint_after_turn(agent: Agent, session: SessionLog) -> None:
     """Take a checkpoint of the workspace as the turn leaves it, if it may have changed, with
     nothing in it that git would run for whoever comes next."""
     if agent.git is not None:
@@ -223,12 +225,12 @@ def checkpoint_after_turn(agent: Agent, session: Session) -> None:
         session.emit(kept)
 
 
-def record_git_cleanup(agent: Agent, session: Session) -> None:
+def record_git_cleanup(agent: Agent, session: SessionLog) -> None:
     """Record what the git watch has put right in the meantime."""
     for observation in agent.git.observations() if agent.git is not None else ():
         session.emit(observation)
 
 
-def show_saving(session: Session) -> Callable[[], None]:
+def show_saving(session: SessionLog) -> Callable[[], None]:
     """Return a function that tells the user that a checkpoint is taking its time."""
     return lambda: session.notify(Status("saving", "a copy of the workspace, to be able to undo"))

@@ -15,7 +15,7 @@ from agentcli.events.progress import Approval
 from agentcli.memory.memory import Memory
 from agentcli.memory.projection import PrefixCheck
 from agentcli.messages import Reply, Request, ToolCall, ToolSchema
-from agentcli.sessions.session import Session
+from agentcli.sessions.session import SessionLog
 
 
 class LLM(Protocol):
@@ -32,7 +32,7 @@ class LLM(Protocol):
         model gives one."""
 
 
-class Toolbox(Protocol):
+class Tools(Protocol):
     def has(self, name: str) -> bool: ...
     def parse(self, call: ToolCall) -> Action: ...
     def runs_beside_others(self, action: Action) -> bool: ...
@@ -91,19 +91,19 @@ class Hooks(Protocol):
     """Programs of the user that run at certain moments; see docs/hooks.md. Each may tell the model
     something, by recording a message of the environment."""
 
-    def before(self, session: Session, action: Action) -> str:
+    def before(self, session: SessionLog, action: Action) -> str:
         """Return why `action` must not run, after recording that as a decision; empty if it may."""
 
-    def submitting(self, session: Session, text: str) -> str:
+    def submitting(self, session: SessionLog, text: str) -> str:
         """Return why a message of the user is not accepted; empty if it is."""
 
-    def after(self, session: Session, action: Action, observation: Observation) -> None:
+    def after(self, session: SessionLog, action: Action, observation: Observation) -> None:
         """Run the hooks for the action that `observation` answers, once that is recorded."""
 
-    def stopping(self, session: Session, ending: Ending) -> bool:
+    def stopping(self, session: SessionLog, ending: Ending) -> bool:
         """Whether the turn goes on instead of ending like this; if so, the model was told why."""
 
-    def compacting(self, session: Session, reason: str) -> str:
+    def compacting(self, session: SessionLog, reason: str) -> str:
         """Return why a hook forbids condensing the conversation now; empty if none does. `reason`
         is why it would be condensed. Not called if condensing is unavoidable."""
 
@@ -111,14 +111,14 @@ class Hooks(Protocol):
 class Requirements(Protocol):
     """What must hold before the work counts as done; see docs/records.md."""
 
-    def apply(self, session: Session, ending: Ending) -> bool:
+    def apply(self, session: SessionLog, ending: Ending) -> bool:
         """Whether there are any for a turn that ends like this."""
 
-    def judge(self, session: Session, ending: Ending) -> Ending | None:
+    def judge(self, session: SessionLog, ending: Ending) -> Ending | None:
         """Return how the turn ends; None if it goes on, after telling the model what is missing.
         Raises TurnInterrupted."""
 
-    def answer(self, session: Session, ending: Ending, words: str) -> str:
+    def answer(self, session: SessionLog, ending: Ending, words: str) -> str:
         """Return what the user gets for the last `words` of the agent."""
 
 
@@ -129,7 +129,7 @@ class Agent:
 
     llm: LLM
     memory: Memory
-    tools: Toolbox
+    tools: Tools
     schemas: tuple[ToolSchema, ...]
     policy: Policy
     limits: Limits
@@ -141,7 +141,7 @@ class Agent:
     requirements: Requirements | None = None
     children: Callable[[], Children] | None = None
     """Loads the children; None if nothing can be delegated."""
-    inform: Callable[[Session], None] = lambda session: None
+    inform: Callable[[SessionLog], None] = lambda session: None
     """Records the knowledge that the newest messages of the user call for."""
     last_notes: Callable[[Sequence[Event]], MessageAction | None] = lambda events: None
     """Returns what to tell the model before the conversation is condensed, if anything."""

@@ -28,11 +28,11 @@ from agentcli.agent.think import (
 )
 from agentcli.errors import LLMError, TurnInterrupted
 from agentcli.interrupts import Countdown, OutOfTime, shield
-from agentcli.sessions.session import Session
+from agentcli.sessions.session import SessionLog
 from agentcli.sessions.state import TRANSITIONS, AgentState
 
 
-def run_turn(agent: Agent, session: Session) -> TurnResult:
+def run_turn(agent: Agent, session: SessionLog) -> TurnResult:
     """Work on what the newest messages of the session ask for. Raises only SessionError: failures
     of the model and of tools are part of the result and of the session."""
     countdown = agent.limits.countdown()
@@ -55,7 +55,7 @@ def run_turn(agent: Agent, session: Session) -> TurnResult:
     return TurnResult(ending, answer, session.id)
 
 
-def work(agent: Agent, session: Session, countdown: Countdown | None) -> Ending:
+def work(agent: Agent, session: SessionLog, countdown: Countdown | None) -> Ending:
     """Act and think in turn until something ends the turn. Raises TurnInterrupted if the user
     interrupts, once what was not started is recorded; delegations and a question stay open."""
     time_limit = countdown.interrupting(agent.limits.reserve_s()) if countdown else nullcontext()
@@ -82,14 +82,14 @@ def work(agent: Agent, session: Session, countdown: Countdown | None) -> Ending:
         raise
 
 
-def act(agent: Agent, session: Session) -> None:
+def act(agent: Agent, session: SessionLog) -> None:
     """Execute the recorded actions that have no observation yet, if they are allowed."""
     checker = PermissionChecker(agent, session)
     for group in parallel_groups(session.pending_actions(), agent):
         execute(agent, session, [action for action in group if checker.permits(action)])
 
 
-def ended_by_model(agent: Agent, session: Session) -> Ending | None:
+def ended_by_model(agent: Agent, session: SessionLog) -> Ending | None:
     """Return how the newest reply ends the turn, unless the user or a hook has more to say."""
     deliver_queued(agent, session, "steer")
     ending = ending_of_reply(session.events, interactive=agent.interactive)
@@ -100,7 +100,7 @@ def ended_by_model(agent: Agent, session: Session) -> Ending | None:
     return meet_requirements(agent, session, explain_denied_approval(session.events, ending))
 
 
-def meet_requirements(agent: Agent, session: Session, ending: Ending) -> Ending | None:
+def meet_requirements(agent: Agent, session: SessionLog, ending: Ending) -> Ending | None:
     """Return how the turn ends, judged by its requirements; None if the model has more to do."""
     if agent.requirements is None or not agent.requirements.apply(session, ending):
         return ending
@@ -108,7 +108,7 @@ def meet_requirements(agent: Agent, session: Session, ending: Ending) -> Ending 
     return agent.requirements.judge(session, ending)
 
 
-def forced_ending(agent: Agent, session: Session, countdown: Countdown | None) -> Ending | None:
+def forced_ending(agent: Agent, session: SessionLog, countdown: Countdown | None) -> Ending | None:
     """Return the ending forced by a limit or because the model is stuck; None to go on. A model
     that may be stuck is warned first."""
     if ending := agent.limits.ending_at_limit(session.state, countdown):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from uuid import uuid4
 
-from agentcli.agent.agent import Toolbox
+from agentcli.agent.agent import Tools
 from agentcli.agent.ending import Ending
 from agentcli.errors import LLMErrorKind
 from agentcli.events import Event, LLMMetrics, OpaqueReplyData, ReplyPart, Source
@@ -22,7 +22,7 @@ _MOST_REFUSALS = 2
 """Refusals with no usable reply in between; so the model is asked once again."""
 
 
-def events_of(reply: Reply, tools: Toolbox) -> list[Event]:
+def events_of(reply: Reply, tools: Tools) -> list[Event]:
     """Return the events of one reply: its text, then its calls in order, numbered as a group.
 
     If the reply did not end properly, only its text is kept, and an error tells the model that

@@ -23,7 +23,7 @@ from agentcli.interrupts import Countdown, OutOfTime
 from agentcli.memory.context_use import context_use
 from agentcli.messages import Request, ToolChoice
 from agentcli.sessions import inbox
-from agentcli.sessions.session import Session
+from agentcli.sessions.session import SessionLog
 from agentcli.sessions.state import AgentState
 
 _TOO_LONG = (LLMErrorKind.CONTEXT_OVERFLOW, LLMErrorKind.PAYLOAD_TOO_LARGE)
@@ -33,7 +33,7 @@ _CUT = 0.75
 """Share of our estimate below which a count that can't be true means that a prompt was cut."""
 
 
-def call_model(agent: Agent, session: Session, *, only_text: bool = False) -> None:
+def call_model(agent: Agent, session: SessionLog, *, only_text: bool = False) -> None:
     """Record what the model says and wants to do next, as one group. With `only_text` it may not
     call tools, and may spend the reserve kept for that. A request that turns out too long is
     shortened, a few times at most. Raises LLMError."""
@@ -66,7 +66,7 @@ def call_model(agent: Agent, session: Session, *, only_text: bool = False) -> No
     session.notify(StepDone(session.state.iteration))
 
 
-def _learn(agent: Agent, session: Session, before: int, counted: int, cap: int) -> None:
+def _learn(agent: Agent, session: SessionLog, before: int, counted: int, cap: int) -> None:
     """Have the memory learn from an answered request: from the provider's count of its tokens, and
     from what room a refusal, which is among the events after the first `before`, said to be beside
     them."""
@@ -79,14 +79,14 @@ def _learn(agent: Agent, session: Session, before: int, counted: int, cap: int) 
         agent.memory.model_window.was_measured(agent.memory.tokens_sent + room)
 
 
-def _reply_cap(agent: Agent, session: Session) -> int:
+def _reply_cap(agent: Agent, session: SessionLog) -> int:
     """Return the cap for the next reply: what the settings allow, or what room the prompt leaves
     in the window."""
     tokens = agent.memory.tokens(session.events)
     return agent.memory.model_window.reply_tokens(tokens, agent.max_output_tokens)
 
 
-def _tell_if_cut(agent: Agent, session: Session, counted: int) -> None:
+def _tell_if_cut(agent: Agent, session: SessionLog, counted: int) -> None:
     """Tell, once, that the server reads only a part of what it is sent, as Ollama does silently."""
     tokens = agent.memory.tokens(session.events)
     if agent.memory.told_of_cut or not 0 < counted < tokens * _CUT:
@@ -102,7 +102,7 @@ def _tell_if_cut(agent: Agent, session: Session, counted: int) -> None:
     )
 
 
-def _with_the_largest(error: LLMError, agent: Agent, session: Session) -> LLMError:
+def _with_the_largest(error: LLMError, agent: Agent, session: SessionLog) -> LLMError:
     """Return `error`, a request that was too long and can't be made shorter, with what of it is
     largest."""
     window = agent.memory.model_window.tokens
@@ -117,7 +117,7 @@ def _with_the_largest(error: LLMError, agent: Agent, session: Session) -> LLMErr
     )
 
 
-def _request(agent: Agent, session: Session, choice: ToolChoice, reserve_tokens: int) -> Request:
+def _request(agent: Agent, session: SessionLog, choice: ToolChoice, reserve_tokens: int) -> Request:
     """Return the next request. Raises LLMError if it is too long to be sent."""
     tokens, window = agent.memory.tokens(session.events), agent.memory.model_window
     if window.refuses(tokens):
@@ -143,7 +143,7 @@ def _request(agent: Agent, session: Session, choice: ToolChoice, reserve_tokens:
     return request
 
 
-def condense(agent: Agent, session: Session) -> None:
+def condense(agent: Agent, session: SessionLog) -> None:
     """Condense the conversation if that is due. Before the first time, the model is reminded to
     note what it wants to keep, if there is room for that. A hook may postpone it; it is asked once,
     before a model is paid."""
@@ -164,7 +164,7 @@ _GO_ON = "[You may work on: go on with the task where you left off.]"
 
 
 def write_summary(
-    agent: Agent, session: Session, ending: Ending, countdown: Countdown | None
+    agent: Agent, session: SessionLog, ending: Ending, countdown: Countdown | None
 ) -> bool:
     """Have the model sum up its work at this limit, unless nothing was done since the last summary.
     Return whether there is a summary. Raises TurnInterrupted only if the user interrupts."""
@@ -192,7 +192,7 @@ def write_summary(
     return bool(_answer(session.events))
 
 
-def tell_work_continues(session: Session) -> None:
+def tell_work_continues(session: SessionLog) -> None:
     """Tell the model that it may continue, if the last thing it was told is to stop and sum up."""
     if is_summary_due(session.events):
         session.emit(MessageAction(content=_GO_ON, source=Source.ENVIRONMENT))
@@ -226,7 +226,7 @@ def _summary_request(ending: Ending) -> MessageAction:
     )
 
 
-def deliver_queued(agent: Agent, session: Session, delivery: inbox.Delivery) -> bool:
+def deliver_queued(agent: Agent, session: SessionLog, delivery: inbox.Delivery) -> bool:
     """Record the messages in the inbox with this `delivery`, and the knowledge that they call for.
     A message that a hook refuses is dropped, and the user is told why. Return whether any was
     recorded."""

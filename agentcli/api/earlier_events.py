@@ -10,7 +10,7 @@ from agentcli.errors import UsageError
 from agentcli.events import Action, Event, Observation, event_from_dict
 from agentcli.events.actions import MessageAction
 from agentcli.events.observations import DecisionObservation
-from agentcli.sessions.session import Session as StoredSession
+from agentcli.sessions.session import SessionLog
 
 
 def earlier_conversation(given: Sequence[Event | Mapping[str, Any]]) -> list[Event]:
@@ -20,7 +20,7 @@ def earlier_conversation(given: Sequence[Event | Mapping[str, Any]]) -> list[Eve
     return list(_kept([_event(each, at) for at, each in enumerate(given)]))
 
 
-def record_earlier(session: StoredSession, kept: Sequence[Event]) -> None:
+def record_earlier(session: SessionLog, kept: Sequence[Event]) -> None:
     """Record what `earlier_conversation` returned, without its costs, which were paid before."""
     new_ids = {event.id: id for id, event in enumerate(kept, len(session.events))}
     totals = Counter(event.reply.id for event in kept if event.reply is not None)

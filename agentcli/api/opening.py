@@ -23,8 +23,7 @@ from agentcli.errors import UsageError
 from agentcli.events import Action, Event, Progress, Risk
 from agentcli.events.progress import Approval, Notice
 from agentcli.sessions.finder import find, free_name
-from agentcli.sessions.session import Session as StoredSession
-from agentcli.sessions.session import Subscriber
+from agentcli.sessions.session import SessionLog, Subscriber
 from agentcli.settings import Settings
 from agentcli.system.homes import state_home
 from agentcli.system.programs import user_environ
@@ -111,7 +110,7 @@ def _values(options: Mapping[str, Any]) -> dict[str, Any]:
 def _opened(
     builder: AgentBuilder, options: SessionOptions, folder: Path | None, notices: Sequence[str]
 ) -> OpenSession:
-    def subscribers(session: StoredSession) -> Sequence[Subscriber]:
+    def subscribers(session: SessionLog) -> Sequence[Subscriber]:
         tell = options.get("on_event")
         if tell is None:
             return ()

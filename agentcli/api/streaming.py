@@ -9,7 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 
 from agentcli.agent.ending import TurnResult
 from agentcli.events import Event, Progress
-from agentcli.sessions.session import Session as StoredSession
+from agentcli.sessions.session import SessionLog
 
 StreamItem = Event | Progress
 _PAUSE_S = 0.1
@@ -19,7 +19,7 @@ class SessionStreams:
     """The streams of one session, to which it subscribes. Their turns run on one thread, which
     lasts as long as the session, because what a command started ends with its thread."""
 
-    def __init__(self, session: StoredSession) -> None:
+    def __init__(self, session: SessionLog) -> None:
         self._worker: threading.Thread | None = None
         self._thread = ThreadPoolExecutor(1, "agent", initializer=self._enter)
         self._told: queue.SimpleQueue[StreamItem | None] = queue.SimpleQueue()

@@ -65,7 +65,7 @@ from agentcli.memory.projection import PrefixCheck
 from agentcli.security.redact import Redactor, masked_values
 from agentcli.sessions.finder import new_folder
 from agentcli.sessions.folder import was_opened_here, writing_to
-from agentcli.sessions.session import Session, Subscriber
+from agentcli.sessions.session import SessionLog, Subscriber
 from agentcli.sessions.state import State
 from agentcli.settings import Settings
 from agentcli.system import programs
@@ -164,7 +164,7 @@ class AgentBuilder:
 
     def create(
         self,
-        subscribers: Callable[[Session], Sequence[Subscriber]],
+        subscribers: Callable[[SessionLog], Sequence[Subscriber]],
         name: str | None = None,
         prepared: Prepared | None = None,
         folder: Path | None = None,
@@ -174,7 +174,7 @@ class AgentBuilder:
         prepared = prepared or self.prepare(folder)
         with ExitStack() as undo, writing_to(prepared.containment.session_folder):
             with shield():
-                session = Session.create(prepared.containment.session_folder)
+                session = SessionLog.create(prepared.containment.session_folder)
                 undo.callback(close_session, session, fresh=True)
             session.subscribe(*subscribers(session))
             opened = self._assemble(session, prepared, undo)
@@ -193,7 +193,7 @@ class AgentBuilder:
     def reopen(
         self,
         folder: Path,
-        subscribers: Callable[[Session], Sequence[Subscriber]],
+        subscribers: Callable[[SessionLog], Sequence[Subscriber]],
         model: str | None = None,
         *,
         has_message: bool = False,
@@ -206,7 +206,7 @@ class AgentBuilder:
         with ExitStack() as undo, writing_to(folder):
             was_here = was_opened_here(folder)
             with shield():
-                session = Session.open(folder)
+                session = SessionLog.open(folder)
                 undo.callback(session.close)
             more = has_message or (required is not None and not required.holds(session.state))
             system_message = require_work(session, more, interactive=self.interactive)
@@ -267,7 +267,7 @@ class AgentBuilder:
 
     def _assemble(
         self,
-        session: Session,
+        session: SessionLog,
         prepared: Prepared,
         undo: ExitStack,
         system_message: SystemMessageAction | None = None,
@@ -287,7 +287,7 @@ class AgentBuilder:
 
     def _wire(
         self,
-        session: Session,
+        session: SessionLog,
         prepared: Prepared,
         servers: ToolServers | None,
         system_message: SystemMessageAction | None,
@@ -365,7 +365,7 @@ class AgentBuilder:
         return policy, checkpointer
 
     def _approver(
-        self, policy: SessionPolicy, context: ToolContext, session: Session
+        self, policy: SessionPolicy, context: ToolContext, session: SessionLog
     ) -> Approver | None:
         """Return None if nobody can be asked. Also gives `context` a way to ask."""
         if self.make_approver is None:
@@ -439,7 +439,7 @@ class AgentBuilder:
         _ = containment.sandbox
         return containment
 
-    def compacting_hooks(self, session: Session) -> SessionHooks | None:
+    def compacting_hooks(self, session: SessionLog) -> SessionHooks | None:
         """Return the hooks for compacting a session that is not at work."""
         if not self.settings.hooks.PreCompact:
             return None
@@ -459,7 +459,7 @@ class AgentBuilder:
 
     def _started(
         self,
-        session: Session,
+        session: SessionLog,
         prepared: Prepared,
         *,
         resumed: bool = False,

@@ -18,7 +18,7 @@ from agentcli.errors import ToolError
 from agentcli.events.actions import SystemMessageAction
 from agentcli.knowledge.definitions import AgentDefinition, find_agents
 from agentcli.llm.roles import ROLES
-from agentcli.sessions.session import Session, Subscriber
+from agentcli.sessions.session import SessionLog, Subscriber
 from agentcli.sessions.state import State
 from agentcli.settings import Settings
 from agentcli.tools.base import Effect, Tool
@@ -190,12 +190,12 @@ class ChildBuilder(Protocol):
     """Builds sessions with the role of a child; see AgentBuilder."""
 
     def create(
-        self, subscribers: Callable[[Session], Sequence[Subscriber]], *, folder: Path
+        self, subscribers: Callable[[SessionLog], Sequence[Subscriber]], *, folder: Path
     ) -> OpenSession: ...
     def reopen(
         self,
         folder: Path,
-        subscribers: Callable[[Session], Sequence[Subscriber]],
+        subscribers: Callable[[SessionLog], Sequence[Subscriber]],
         *,
         has_message: bool = False,
     ) -> OpenSession: ...
@@ -209,7 +209,7 @@ class Parent:
     make_approver: ApproverFactory | None
     builder_for: Callable[[ChildRole, Settings, ApproverFactory | None], ChildBuilder]
     """Returns the builder for a child's session."""
-    session: Session
+    session: SessionLog
     containment: Containment
     policy: SessionPolicy
     limits: Limits

@@ -14,7 +14,7 @@ from agentcli.events.conversation import live, newest_first
 from agentcli.events.progress import Notice
 from agentcli.llm.catalog import image_limits
 from agentcli.sandbox.scope_finder import paths_named, why_not_shown
-from agentcli.sessions.session import Session
+from agentcli.sessions.session import SessionLog
 from agentcli.tools.base import ToolContext
 from agentcli.workspace.images import ImageFault, file_url, fit_message_images
 from agentcli.workspace.names import display_path
@@ -71,7 +71,7 @@ def restore(events: Sequence[Event], context: ToolContext) -> None:
             scope.user_named.append(path)
 
 
-def show_newest(session: Session, context: ToolContext) -> None:
+def show_newest(session: SessionLog, context: ToolContext) -> None:
     """Show what messages from another terminal name, if they still await a reply."""
     since = takewhile(lambda event: event.reply is None, newest_first(session.events))
     messages = [event for event in since if isinstance(event, MessageAction)]
@@ -85,7 +85,7 @@ def named_in(message: MessageAction) -> list[Path]:
     return paths_named(message.content.partition(BEFORE_MENTIONED)[0]) if of_user else []
 
 
-def show(paths: Iterable[Path], session: Session, context: ToolContext) -> None:
+def show(paths: Iterable[Path], session: SessionLog, context: ToolContext) -> None:
     """Let the session read these paths where they are, if they belong to the user, and tell the
     user and the model."""
     scope = context.sandbox.view if context.sandbox is not None else None

@@ -28,7 +28,7 @@ from agentcli.events.conversation import newest
 from agentcli.events.observations import CheckpointObservation, SessionStartedObservation
 from agentcli.sessions.finder import new_folder, state_of
 from agentcli.sessions.history import all_snapshots, cut_at, idle_snapshots
-from agentcli.sessions.session import Session, SessionRecord, read_session
+from agentcli.sessions.session import SessionLog, SessionRecord, read_session
 from agentcli.sessions.staging import copy_events, scratch, staging
 from agentcli.sessions.state import State
 from agentcli.settings import Settings
@@ -161,7 +161,7 @@ class Attempts:
         Its session, which gets the `name`, continues there, and `agent undo` takes all of it back
         as one step. Raises SessionError; then the workspace is as it was."""
         workspace = self._builder.workspace
-        with Session.open(folder) as session:
+        with SessionLog.open(folder) as session:
             kept = checkpoints_of(folder, str(workspace))
             idle = idle_snapshots(session.events)
             before = kept.take(thorough=True).tree
@@ -224,7 +224,7 @@ def judge(
     workspace = Path(record.state.workspace)
     store = checkpoints_of(folder, str(workspace))
     tree = store.take(thorough=True).tree
-    with Session.open(folder) as session:
+    with SessionLog.open(folder) as session:
         session.emit(_checkpoint(tree, at_end=True))
     base = _first_tree(record.events, record.state.workspace) or tree
     check = None
@@ -234,7 +234,7 @@ def judge(
         check, _ = CopyCheck(builder, command, limit_s, redact).run(
             store, workspace, tree, idle, *copied
         )
-        with Session.open(folder) as session:
+        with SessionLog.open(folder) as session:
             session.emit(check.as_event())
     changes = [
         change
@@ -278,7 +278,7 @@ def _checkpoint(tree: str, *, at_end: bool = False) -> CheckpointObservation:
 
 
 def _moved_to(
-    session: Session, workspace: Path, budget_usd: float | None
+    session: SessionLog, workspace: Path, budget_usd: float | None
 ) -> SessionStartedObservation:
     """Return the start of a process like the session's last one, but in `workspace`."""
     last = newest(session.events, SessionStartedObservation)

@@ -40,7 +40,7 @@ from agentcli.interrupts import shield
 from agentcli.knowledge.definitions import AgentDefinition
 from agentcli.memory.projection import clip
 from agentcli.sessions.history import totals
-from agentcli.sessions.session import Session, SessionRecord, Subscriber
+from agentcli.sessions.session import SessionLog, SessionRecord, Subscriber
 from agentcli.sessions.state import AgentState, Metrics
 from agentcli.workspace.names import first_names
 
@@ -339,7 +339,7 @@ class ChildRun:
 def open_for_task(
     builder: ChildBuilder,
     folder: Path,
-    subscribers: Callable[[Session], Sequence[Subscriber]],
+    subscribers: Callable[[SessionLog], Sequence[Subscriber]],
     *,
     has_task: Callable[[Sequence[Event]], bool],
     is_over: Callable[[Sequence[Event]], bool],
@@ -401,7 +401,7 @@ class Follower:
     """Tells what a session does that is shown elsewhere, as on its parent's screen; subscribes to
     it."""
 
-    session: Session
+    session: SessionLog
     action_id: int
     notify: Callable[[ChildProgress], None]
     _doing: str = field(default="begins", init=False)

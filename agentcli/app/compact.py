@@ -18,7 +18,7 @@ from agentcli.llm.roles import Roles
 from agentcli.memory.memory import Memory, failed_condensation
 from agentcli.memory.view import TOKENS_AFTER, TOKENS_BEFORE
 from agentcli.security.redact import Redactor, masked_values
-from agentcli.sessions.session import Session
+from agentcli.sessions.session import SessionLog
 
 if TYPE_CHECKING:
     from agentcli.app.agent_builder import AgentBuilder
@@ -49,7 +49,7 @@ def compact(
     """
     redactor = Redactor(masked_values(builder.environ))
     registry = builder.registry(redactor)
-    with Session.open(folder) as session:
+    with SessionLog.open(folder) as session:
         session.redact = redactor
         hooks = None if preview else builder.compacting_hooks(session)
         memory = _stored(builder, registry, session)
@@ -63,7 +63,7 @@ def compact_open(opened: OpenSession, focus: str = "") -> Compaction:
 
 
 def _compact(
-    session: Session, memory: Memory, hooks: Hooks | None, focus: str, *, preview: bool = False
+    session: SessionLog, memory: Memory, hooks: Hooks | None, focus: str, *, preview: bool = False
 ) -> Compaction:
     if hooks is not None and (why := hooks.compacting(session, "asked_for")):
         raise SessionError(f"a hook postponed the compaction: {why}")
@@ -76,7 +76,7 @@ def _compact(
     return done
 
 
-def _stored(builder: AgentBuilder, registry: Providers, session: Session) -> Memory:
+def _stored(builder: AgentBuilder, registry: Providers, session: SessionLog) -> Memory:
     """Return the memory of a session that is not at work, with its own model and tools."""
     stored = system_message(session.events)
     schemas = stored_schemas(stored) if stored else ()

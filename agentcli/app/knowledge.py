@@ -19,14 +19,14 @@ from agentcli.knowledge.knowledge import Knowledge
 from agentcli.knowledge.notes import Notes, project_folder, reminder
 from agentcli.messages import ToolSchema
 from agentcli.security.redact import Redactor
-from agentcli.sessions.session import Session
+from agentcli.sessions.session import SessionLog
 from agentcli.settings import Settings
 from agentcli.tools.base import ToolContext
 
 
 def add_knowledge_tools(
     context: ToolContext,
-    session: Session,
+    session: SessionLog,
     settings: Settings,
     redactor: Redactor,
     user_home: Path,
@@ -108,10 +108,10 @@ def last_notes(
     return reminder
 
 
-def after_message(known: Knowledge, context: ToolContext) -> Callable[[Session], None]:
+def after_message(known: Knowledge, context: ToolContext) -> Callable[[SessionLog], None]:
     """Return what to do after messages from another terminal."""
 
-    def follow(session: Session) -> None:
+    def follow(session: SessionLog) -> None:
         show_newest(session, context)
         known.inform(session)
 

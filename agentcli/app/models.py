@@ -19,7 +19,7 @@ from agentcli.llm.roles import Roles
 from agentcli.llm.spending import require_bounds, require_price, spent_usd
 from agentcli.memory.memory import Memory, ModelNames, build_memory
 from agentcli.messages import Message, Reply, Request, ToolSchema
-from agentcli.sessions.session import Session
+from agentcli.sessions.session import SessionLog
 from agentcli.sessions.state import State
 from agentcli.settings import Settings
 
@@ -34,7 +34,7 @@ class SideModels:
 
     settings: Settings
     models: Roles
-    session: Session
+    session: SessionLog
     limits: Limits
 
     def judge(self, prompt: str) -> str:

@@ -25,7 +25,7 @@ from agentcli.events.progress import Notice
 from agentcli.hooks.session_hooks import SessionHooks
 from agentcli.knowledge.knowledge import Knowledge
 from agentcli.sandbox.scope_finder import paths_named
-from agentcli.sessions.session import Session
+from agentcli.sessions.session import SessionLog
 from agentcli.shell.jobs import Job
 from agentcli.tools.base import ToolContext
 
@@ -44,7 +44,7 @@ class OpenSession:
     lock; a new session (`fresh`) that never got its task is removed, as there is nothing to
     continue."""
 
-    session: Session
+    session: SessionLog
     agent: Agent
     context: ToolContext
     knowledge: Knowledge
@@ -214,7 +214,7 @@ class OpenSession:
             raise
 
 
-def close_session(session: Session, *, fresh: bool) -> None:
+def close_session(session: SessionLog, *, fresh: bool) -> None:
     """Close a session; remove it if it is new and has no task."""
     if fresh and not any(map(is_user_message, session.events)):
         session.discard()

@@ -29,7 +29,7 @@ from agentcli.events.observations import DecisionObservation
 from agentcli.git.git_config_risks import RepositoryJudge, snapshot_repository_config
 from agentcli.security.policy.rule import Decision, Rule
 from agentcli.security.policy.rule import reading_rules as of_rules
-from agentcli.sessions.session import Session
+from agentcli.sessions.session import SessionLog
 from agentcli.settings import AgentSettings, Settings
 from agentcli.system.homes import user_home
 from agentcli.tools.base import Effect, ToolContext
@@ -122,7 +122,7 @@ class PolicyParts:
     """What a session's policy is built from. `agent` has the approval mode; `judge` asks a model
     how risky an action is."""
 
-    session: Session
+    session: SessionLog
     containment: Containment
     tools: ToolRegistry
     context: ToolContext

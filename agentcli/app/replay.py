@@ -45,7 +45,7 @@ from agentcli.replay.plan import (
 )
 from agentcli.sandbox.selection import NO_LAYER
 from agentcli.security.redact import MASK, Redactor
-from agentcli.sessions.session import Session
+from agentcli.sessions.session import SessionLog
 from agentcli.settings import Settings
 from agentcli.tools.base import ToolArguments, ToolContext, ToolResult
 from agentcli.tools.registry import TOOLS, ToolRegistry
@@ -110,7 +110,7 @@ class ReplayTools:
     def __init__(
         self,
         containment: Containment,
-        session: Session,
+        session: SessionLog,
         started: SessionStartedObservation,
         system: SystemMessageAction | None,
     ) -> None:
@@ -145,7 +145,7 @@ class ReplayTools:
             ToolCall(call.tool_call_id, call.function_name, call.raw_arguments)
         )
 
-    def execute(self, action: Action, session: Session) -> None:
+    def execute(self, action: Action, session: SessionLog) -> None:
         """Carry out the action and record the result. Raises TurnInterrupted, and SessionError if
         the action asks to leave the sandbox, as only a record that was tampered with does."""
         parsed = self.parse(action)
@@ -191,7 +191,7 @@ def verify(copy: ReplayCopy, context: ReplayContext, tell: Callable[[Event], Non
     Raises ConfigError if no sandbox works, SessionError if something can't be written,
     TurnInterrupted; nothing keeps running afterwards."""
     with ExitStack() as ending:
-        session = Session.create(copy.own / "sessions" / copy.session_id)
+        session = SessionLog.create(copy.own / "sessions" / copy.session_id)
         ending.callback(session.close)
         session.redact = context.redactor
         replay = _Replay(copy, context, session)
@@ -207,7 +207,7 @@ def verify(copy: ReplayCopy, context: ReplayContext, tell: Callable[[Event], Non
 class _Replay:
     """Each event of the record gets one with the same number in `session`."""
 
-    def __init__(self, copy: ReplayCopy, context: ReplayContext, session: Session) -> None:
+    def __init__(self, copy: ReplayCopy, context: ReplayContext, session: SessionLog) -> None:
         self.found = Verification(notes=list(copy.notes))
         self._copy = copy
         self._context = context

@@ -23,7 +23,7 @@ from agentcli.events.actions import MessageAction
 from agentcli.events.conversation import newest, newest_first
 from agentcli.events.observations import RequirementJudgedObservation, RequirementsObservation
 from agentcli.events.progress import Status
-from agentcli.sessions.session import Session
+from agentcli.sessions.session import SessionLog
 from agentcli.sessions.state import AgentState, State
 from agentcli.settings import RunSettings
 from agentcli.system.programs import find_on, find_program
@@ -136,10 +136,10 @@ class RequirementChecker:
     containment: Containment
     checkpointer: Checkpointer | None
 
-    def apply(self, session: Session, ending: Ending) -> bool:
+    def apply(self, session: SessionLog, ending: Ending) -> bool:
         return bool(session.state.required) and ending.exit_code == 0 and ending.is_over
 
-    def judge(self, session: Session, ending: Ending) -> Ending | None:
+    def judge(self, session: SessionLog, ending: Ending) -> Ending | None:
         required = session.state.required
         if (check := required["check"]) and not _passed_already(session.events):
             if isinstance(result := self._checked(session, check), AgentError):
@@ -154,13 +154,13 @@ class RequirementChecker:
             return ending
         return _with_answer(session, required["answer_schema"], ending)
 
-    def answer(self, session: Session, ending: Ending, words: str) -> str:
+    def answer(self, session: SessionLog, ending: Ending, words: str) -> str:
         """Return the agent's words or, if a schema was required, only a document that fits it."""
         if ending.answer is not None:
             return ending.answer
         return "" if session.state.required.get("answer_schema") is not None else words
 
-    def _checked(self, session: Session, command: str) -> CheckResult | AgentError:
+    def _checked(self, session: SessionLog, command: str) -> CheckResult | AgentError:
         """Return the result of the check, or why it could not be run."""
         from agentcli.app.check import Check
 
@@ -178,7 +178,7 @@ class RequirementChecker:
             if self.checkpointer is not None:
                 self.checkpointer.may_have_changed()
 
-    def _again(self, session: Session, command: str, retries: int) -> Ending | None:
+    def _again(self, session: SessionLog, command: str, retries: int) -> Ending | None:
         """After a failed check: end the turn, or tell the model to go on."""
         times = session.state.unmet["check"]
         failed = newest(session.events, RequirementJudgedObservation)
@@ -236,7 +236,7 @@ def _missing_in(events: Sequence[Event]) -> str:
     return f"it can't be told whether tests passed{of}{why}"
 
 
-def _without_evidence(session: Session, missing: str) -> Ending | None:
+def _without_evidence(session: SessionLog, missing: str) -> Ending | None:
     session.emit(RequirementJudgedObservation(requirement="tests", met=False, content=missing))
     if session.state.unmet["tests"] > _REMINDERS:
         return Ending(
@@ -255,7 +255,7 @@ def _without_evidence(session: Session, missing: str) -> Ending | None:
     return None
 
 
-def _with_answer(session: Session, schema: dict[str, object], ending: Ending) -> Ending | None:
+def _with_answer(session: SessionLog, schema: dict[str, object], ending: Ending) -> Ending | None:
     from agentcli.app.answer_schema import document_in, faults
 
     document = document_in(last_answer(session.events))
@@ -288,5 +288,5 @@ def _few(found: Sequence[str]) -> list[str]:
     return [*found[:_MOST_TOLD], *([f"{more} more"] if more > 0 else [])]
 
 
-def _tell(session: Session, text: str) -> None:
+def _tell(session: SessionLog, text: str) -> None:
     session.emit(MessageAction(content=text, source=Source.ENVIRONMENT))

@@ -23,7 +23,7 @@ from agentcli.security.redact import MASK
 from agentcli.sessions import inbox
 from agentcli.sessions.finder import exists, state_of
 from agentcli.sessions.library import store_of
-from agentcli.sessions.session import Session, read_session
+from agentcli.sessions.session import SessionLog, read_session
 from agentcli.shell.variables import Exports, may_cross, restorable
 from agentcli.system.processes import kill_marked
 from agentcli.workspace.private import remove_tree
@@ -47,7 +47,9 @@ def system_message(events: Sequence[Event]) -> SystemMessageAction | None:
     return next((event for event in events if isinstance(event, SystemMessageAction)), None)
 
 
-def require_work(session: Session, has_message: bool, *, interactive: bool) -> SystemMessageAction:
+def require_work(
+    session: SessionLog, has_message: bool, *, interactive: bool
+) -> SystemMessageAction:
     """Return the session's system message. Raises UsageError if nothing is left to do."""
     stored = system_message(session.events)
     has_message = has_message or bool(inbox.waiting(session.folder))
@@ -67,7 +69,7 @@ def require_work(session: Session, has_message: bool, *, interactive: bool) -> S
     return stored
 
 
-def _ended_untold(session: Session) -> bool:
+def _ended_untold(session: SessionLog) -> bool:
     """Whether the last process was killed, so that the user may not have seen its last reply."""
     last = newest(session.events, AgentStateChangedObservation)
     return last is not None and last.reason == "killed"
@@ -114,7 +116,7 @@ def last_folder(past: Sequence[Event], workspace: str, layer: str) -> str | None
 
 
 def change_messages(
-    session: Session, workspace: Path, now: SandboxFacts | None, *, was_here: bool
+    session: SessionLog, workspace: Path, now: SandboxFacts | None, *, was_here: bool
 ) -> Iterator[str]:
     """Yield what the model must know about where it works now; the session is still as it was left.
     `was_here`: this home already had its folder."""

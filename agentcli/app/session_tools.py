@@ -37,7 +37,7 @@ from agentcli.llm.catalog import image_limits
 from agentcli.llm.roles import Roles
 from agentcli.sandbox.scope_finder import find_access_scope
 from agentcli.sandbox.selection import BUBBLEWRAP, Sandbox
-from agentcli.sessions.session import Session
+from agentcli.sessions.session import SessionLog
 from agentcli.sessions.state import AgentState
 from agentcli.settings import Settings, named_servers
 from agentcli.shell.python import PythonInterpreter
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from agentcli.mcp.servers import ToolServers
 
 
-def start(context: ToolContext, sandbox: Sandbox, state: Path, session: Session) -> GitWatch:
+def start(context: ToolContext, sandbox: Sandbox, state: Path, session: SessionLog) -> GitWatch:
     """Make the watch, before the session's first command; repair what killed sessions left."""
     shell, python = context.shell, context.python
 
@@ -85,7 +85,7 @@ def start(context: ToolContext, sandbox: Sandbox, state: Path, session: Session)
     return watch
 
 
-def begin(agent: Agent, session: Session, context: ToolContext) -> None:
+def begin(agent: Agent, session: SessionLog, context: ToolContext) -> None:
     """Start the watch once the session is open, if there are hooks: they run next, and like
     commands they run files of the workspace."""
     record_git_cleanup(agent, session)
@@ -93,7 +93,7 @@ def begin(agent: Agent, session: Session, context: ToolContext) -> None:
         context.git.begin()
 
 
-def end(agent: Agent, session: Session, context: ToolContext) -> None:
+def end(agent: Agent, session: SessionLog, context: ToolContext) -> None:
     """Check the git folders a last time, after all processes that commands started have ended."""
     if context.git is not None:
         context.git.close()
@@ -104,7 +104,7 @@ _SHELL, _PYTHON = "shell", "python"
 """Folders of a session for the pipes of its interpreters; useless once those have ended."""
 
 
-def tool_context(session: Session, containment: Containment, model: str) -> ToolContext:
+def tool_context(session: SessionLog, containment: Containment, model: str) -> ToolContext:
     """Build the context of a session's tools. `model` is the one whose image limits apply."""
     settings, sandbox = containment.settings.tools, containment.sandbox
     workspace, agent_home = containment.workspace, session.folder.parents[1]
@@ -148,14 +148,14 @@ def tool_context(session: Session, containment: Containment, model: str) -> Tool
     return context
 
 
-def remove_scratch(session: Session) -> None:
+def remove_scratch(session: SessionLog) -> None:
     """Remove what a session's interpreters and checks needed while they ran."""
     for name in (_SHELL, _PYTHON, CHECK_FOLDER):
         remove_tree(session.folder / name)
 
 
 def _shell(
-    session: Session, containment: Containment, past: Sequence[Event], outputs: OutputFolder
+    session: SessionLog, containment: Containment, past: Sequence[Event], outputs: OutputFolder
 ) -> Shell:
     """Return a shell in the folder and with the variables that `past` commands left."""
     sandbox, workspace = containment.sandbox, str(containment.workspace)
@@ -180,7 +180,7 @@ def _private(folder: Path) -> Path:
     return folder
 
 
-def ask_with(approver: Approver, session: Session) -> Callable[[str, Sequence[str]], str | None]:
+def ask_with(approver: Approver, session: SessionLog) -> Callable[[str, Sequence[str]], str | None]:
     """Return a function that asks the user. In the meantime the session counts as waiting: if that
     is cut off, the question stays open and is asked again, unless the user says something else
     first."""
@@ -197,7 +197,7 @@ def ask_with(approver: Approver, session: Session) -> Callable[[str, Sequence[st
     return ask
 
 
-def _has_spoken(session: Session) -> bool:
+def _has_spoken(session: SessionLog) -> bool:
     """Whether the user has said something since the newest question."""
     for event in newest_first(session.events):
         if isinstance(event, AskUserAction):
@@ -208,7 +208,7 @@ def _has_spoken(session: Session) -> bool:
 
 
 def start_servers(
-    containment: Containment, session: Session, learn: Callable[..., None], undo: ExitStack
+    containment: Containment, session: SessionLog, learn: Callable[..., None], undo: ExitStack
 ) -> ToolServers | None:
     """Start to connect to the servers; `undo` ends them. Return None, without loading anything, if
     there are none."""
@@ -270,7 +270,7 @@ def _enabled_tools(settings: Settings) -> Iterator[Tool[Any]]:
 
 
 def build_checkpointer(
-    session: Session,
+    session: SessionLog,
     tools: ToolRegistry,
     context: ToolContext,
     files_to_keep: Callable[[Action], Iterable[Path]],
@@ -301,7 +301,7 @@ def build_checkpointer(
     )
 
 
-def _last_tree(session: Session) -> str:
+def _last_tree(session: SessionLog) -> str:
     for event in reversed(session.events):
         if isinstance(event, CheckpointObservation | RewindAction) and event.tree:
             return event.tree
@@ -311,7 +311,7 @@ def _last_tree(session: Session) -> str:
 FOLDER = "browser"
 
 
-def build_browser(session: Session, containment: Containment, outputs: OutputFolder) -> Browser:
+def build_browser(session: SessionLog, containment: Containment, outputs: OutputFolder) -> Browser:
     """Return the browser; nothing is searched for or started yet."""
     from agentcli.browser.browser import Browser, BrowserSettings
 

@@ -31,7 +31,7 @@ from agentcli.sessions.history import (
     steps_with_trees,
 )
 from agentcli.sessions.library import store_of
-from agentcli.sessions.session import Session, read_session
+from agentcli.sessions.session import SessionLog, read_session
 from agentcli.workspace.names import display_path, first_names, is_generated, quoted_path
 
 _LONGEST_NAME = 200
@@ -53,7 +53,7 @@ class UndoResult:
     """Files that make git run programs, not restored because commands may have made them."""
 
 
-def undo(session: Session, count: int, *, force: bool = False) -> UndoResult:
+def undo(session: SessionLog, count: int, *, force: bool = False) -> UndoResult:
     """Undo what the newest `count` steps that changed files, or git's own state, did to them.
 
     Everything else stays as it is. Raises UsageError if there are fewer such steps, or if somebody
@@ -92,7 +92,7 @@ def undo(session: Session, count: int, *, force: bool = False) -> UndoResult:
     return _result(session, to_event, count, done, kept_at)
 
 
-def rewind(session: Session, event_id: int, *, files: bool, conversation: bool) -> UndoResult:
+def rewind(session: SessionLog, event_id: int, *, files: bool, conversation: bool) -> UndoResult:
     """Bring `files`, the `conversation` or both back to just after event `event_id`, or to the last
     event before it that does not cut a step in two.
 
@@ -127,7 +127,7 @@ def rewind(session: Session, event_id: int, *, files: bool, conversation: bool) 
 
 
 def _result(
-    session: Session, to_event: int, steps: int, done: Restored, kept_at: int
+    session: SessionLog, to_event: int, steps: int, done: Restored, kept_at: int
 ) -> UndoResult:
     named = (e.left_out for e in session.events if isinstance(e, CheckpointObservation))
     left_out = tuple(dict.fromkeys(chain.from_iterable(named)))
@@ -148,7 +148,7 @@ def _newest_changes(
 
 
 @contextmanager
-def _undoing(session: Session, now: str, begun: RestoreStartedObservation) -> Iterator[int]:
+def _undoing(session: SessionLog, now: str, begun: RestoreStartedObservation) -> Iterator[int]:
     """Wrap a restore. Records first the workspace as it is, in the event whose id is yielded, and
     what is about to happen, so that the model is told if it does not finish."""
     kept = CheckpointObservation(tree=now, moment="before_rewind")
@@ -162,14 +162,14 @@ def _undoing(session: Session, now: str, begun: RestoreStartedObservation) -> It
         raise
 
 
-def _record(session: Session, action: RewindAction, told: str) -> None:
+def _record(session: SessionLog, action: RewindAction, told: str) -> None:
     """Record what was done and a message to the model in one write, so that neither is alone."""
     done = action.model_copy(update={"source": Source.USER, "told": told})
     message = MessageAction(content=told, source=Source.ENVIRONMENT)
     session.emit_group([done, message] if told else [done])
 
 
-def _tree_to_restore(session: Session, cut: int) -> str | None:
+def _tree_to_restore(session: SessionLog, cut: int) -> str | None:
     """Return the snapshot to restore. Raises SessionError if there is none for this workspace."""
     hint = "to go back in the conversation only: --conversation"
     if then := former_workspace(session.events, cut):
@@ -183,7 +183,7 @@ def _tree_to_restore(session: Session, cut: int) -> str | None:
         raise
 
 
-def _require_workspace(session: Session, kept: Checkpoints) -> None:
+def _require_workspace(session: SessionLog, kept: Checkpoints) -> None:
     """Raise SessionError if somebody else has moved or deleted the workspace."""
     if kept.root.is_dir():
         return

@@ -25,7 +25,7 @@ from agentcli.cli.terminal import paged, working
 from agentcli.cli.user_paths import here
 from agentcli.errors import UsageError
 from agentcli.sessions.finder import state_of
-from agentcli.sessions.session import Session, SessionRecord, read_session
+from agentcli.sessions.session import SessionLog, SessionRecord, read_session
 from agentcli.ui.screen import Screen
 from agentcli.ui.text import Line, Span, plain, printable, say_note
 
@@ -47,7 +47,7 @@ class CommandTarget(Protocol):
         """Has the settings in force where the session works."""
 
     @property
-    def session(self) -> Session | SessionRecord:
+    def session(self) -> SessionLog | SessionRecord:
         """The session with its events. Raises UsageError if there is none yet."""
 
     @property
@@ -56,12 +56,12 @@ class CommandTarget(Protocol):
     def open_session(self) -> OpenSession:
         """Return the session ready to work. Raises AgentError."""
 
-    def session_at_rest(self) -> AbstractContextManager[Session]:
+    def session_at_rest(self) -> AbstractContextManager[SessionLog]:
         """Open the session with no work running in it, so that its files and its past can be
         changed. Raises UsageError if there is none yet."""
 
 
-class StoredSession:
+class ShellTarget:
     """The target of a command in a shell; without a `folder`, that is only the present one."""
 
     opened = None
@@ -92,15 +92,15 @@ class StoredSession:
         raise UsageError("a stored session is not at work")
 
     @contextmanager
-    def session_at_rest(self) -> Iterator[Session]:
-        with Session.open(self.folder) as session:
+    def session_at_rest(self) -> Iterator[SessionLog]:
+        with SessionLog.open(self.folder) as session:
             warn_unfinished_restore(session)
             yield session
 
 
 def folder_of(target: CommandTarget) -> Path:
     """Return the session's folder, without reading its events."""
-    return target.folder if isinstance(target, StoredSession) else target.session.folder
+    return target.folder if isinstance(target, ShellTarget) else target.session.folder
 
 
 @dataclass(frozen=True)
@@ -195,7 +195,7 @@ class Command:
             if session != "none":
                 folder = selected_session(named, option, last=given.pop("last", False))
             with working(doing) if doing else nullcontext():
-                report = run(StoredSession(folder), **given)
+                report = run(ShellTarget(folder), **given)
             with paged(no_pager or as_json):
                 report.show(as_json=as_json)
 

@@ -43,7 +43,7 @@ from agentcli.interrupts import shield
 from agentcli.messages import Usage
 from agentcli.sessions.finder import free_name
 from agentcli.sessions.library import close_libraries
-from agentcli.sessions.session import Session, SessionRecord, Subscriber, read_session
+from agentcli.sessions.session import SessionLog, SessionRecord, Subscriber, read_session
 from agentcli.sessions.state import State
 from agentcli.settings import RunSettings
 from agentcli.system.forks import Forked, fork
@@ -71,7 +71,7 @@ def _attempt(
         if isinstance(progress, ChildProgress):
             _report(type="progress", **asdict(progress))
 
-    def subscribers(session: Session) -> Sequence[Subscriber]:
+    def subscribers(session: SessionLog) -> Sequence[Subscriber]:
         return [*outcome.subscribers(session), Follower(session, 0, follow)]
 
     def opened() -> OpenSession:

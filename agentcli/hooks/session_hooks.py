@@ -18,7 +18,7 @@ from agentcli.events.progress import Notice, Status
 from agentcli.events.texts import json_value
 from agentcli.hooks.runner import HookRun, HookRunner
 from agentcli.interrupts import interruptible_after_end
-from agentcli.sessions.session import Session
+from agentcli.sessions.session import SessionLog
 from agentcli.sessions.state import AgentState
 
 PRE_TOOL = "PreToolUse"
@@ -80,7 +80,7 @@ class SessionHooks:
         self._hooks = hooks
         self._workspace = workspace
 
-    def before(self, session: Session, action: Action) -> str:
+    def before(self, session: SessionLog, action: Action) -> str:
         """Ask the hooks about `action`: return why one refuses it, or "" if none does. A refusal is
         recorded as the hook's decision. A hook that fails to answer refuses, as it may be a
         guard."""
@@ -91,7 +91,7 @@ class SessionHooks:
             )
         return reason
 
-    def after(self, session: Session, action: Action, observation: Observation) -> None:
+    def after(self, session: SessionLog, action: Action, observation: Observation) -> None:
         """Report a result to the hooks; the reason of one that blocks goes to the model."""
         if not self._hooks.get(POST_TOOL):
             return
@@ -107,16 +107,16 @@ class SessionHooks:
             if verdict.reason:
                 _tell_model(session, f"A {POST_TOOL} hook of the user says", verdict.reason)
 
-    def submitting(self, session: Session, text: str) -> str:
+    def submitting(self, session: SessionLog, text: str) -> str:
         """Return why a hook rejects the user's message, or "" if none does."""
         return self._first_reason(session, PROMPT, {"prompt": text})
 
-    def started(self, session: Session, *, resumed: bool) -> None:
+    def started(self, session: SessionLog, *, resumed: bool) -> None:
         """Tell the hooks that the session was opened. They can't block it."""
         reason = {"reason": "resumed" if resumed else "new"}
         list(self._ask(session, START, reason, may_block=False))
 
-    def ended(self, session: Session, reason: str) -> None:
+    def ended(self, session: SessionLog, reason: str) -> None:
         """Tell the hooks that the session is about to close. An interrupt ends only the hooks."""
         try:
             with interruptible_after_end():
@@ -124,7 +124,7 @@ class SessionHooks:
         except TurnInterrupted:
             session.notify(Notice(f"the {END} hook was interrupted"))
 
-    def stopping(self, session: Session, ending: Ending) -> bool:
+    def stopping(self, session: SessionLog, ending: Ending) -> bool:
         """Return whether a hook keeps the turn going; its reason is recorded for the model. The
         hooks run only when a turn ended by itself, and may hold it at most `MOST_STOPS` times."""
         if ending.agent_state not in _DONE or not self._hooks.get(STOP):
@@ -145,17 +145,17 @@ class SessionHooks:
             return True
         return False
 
-    def compacting(self, session: Session, reason: str) -> str:
+    def compacting(self, session: SessionLog, reason: str) -> str:
         """Return why a hook puts off compacting the conversation, or "" if none does."""
         return self._first_reason(session, COMPACT, {"reason": reason})
 
-    def _first_reason(self, session: Session, event: str, payload: dict[str, Any]) -> str:
+    def _first_reason(self, session: SessionLog, event: str, payload: dict[str, Any]) -> str:
         """Return why the first hook that blocks does so, or ""; later hooks are not run."""
         verdicts = self._ask(session, event, payload)
         return next((verdict.reason for verdict in verdicts if verdict.reason), "")
 
     def _ask(
-        self, session: Session, event: str, payload: dict[str, Any], *, may_block: bool = True
+        self, session: SessionLog, event: str, payload: dict[str, Any], *, may_block: bool = True
     ) -> Iterator[Verdict]:
         """Yield the verdicts of the hooks of `event`; each runs when its verdict is asked for."""
         name = payload.get("tool_name")
@@ -164,7 +164,7 @@ class SessionHooks:
                 yield self._one(session, event, hook, payload, may_block)
 
     def _one(
-        self, session: Session, event: str, hook: Hook, payload: dict[str, Any], may_block: bool
+        self, session: SessionLog, event: str, hook: Hook, payload: dict[str, Any], may_block: bool
     ) -> Verdict:
         data = {
             "hook_event_name": event,
@@ -204,7 +204,7 @@ def _fault(run: HookRun) -> str:
     return f"failed with exit code {run.exit_code}{said}"
 
 
-def _record(session: Session, event: str, hook: Hook, run: HookRun, *, blocked: bool) -> None:
+def _record(session: SessionLog, event: str, hook: Hook, run: HookRun, *, blocked: bool) -> None:
     """Record the run, without a cause, so that it is not mistaken for the result of an action."""
     said = "\n".join(text for text in (run.fault, run.stderr, run.stdout) if text)
     if said or run.exit_code != 0:
@@ -219,7 +219,7 @@ def _record(session: Session, event: str, hook: Hook, run: HookRun, *, blocked: 
         )
 
 
-def _tell_model(session: Session, by: str, text: str) -> None:
+def _tell_model(session: SessionLog, by: str, text: str) -> None:
     session.emit(MessageAction(content=f"[{by}:]\n{text}", source=Source.ENVIRONMENT))
 
 

@@ -125,7 +125,7 @@ _REPLACEMENT = "\ufffd".encode()
 
 log = logging.getLogger(__name__)
 
-__all__ = ["Session", "SessionRecord", "Subscriber", "read_session"]
+__all__ = ["SessionLog", "SessionRecord", "Subscriber", "read_session"]
 
 
 class Subscriber(Protocol):
@@ -142,7 +142,7 @@ def read_session(folder: Path) -> SessionRecord:
     return read_record(folder, store_of(folder))
 
 
-class Session:
+class SessionLog:
     """A session open for writing: only `emit` and `emit_group` record events. Use it as a context
     manager, or `close` it."""
 
@@ -166,7 +166,7 @@ class Session:
         self._store.open(record.log if record else None)
 
     @classmethod
-    def create(cls, folder: Path) -> Session:
+    def create(cls, folder: Path) -> SessionLog:
         """Create a session in a new folder. Raises SessionError when that fails, and leaves no
         folder behind."""
         store = store_of(folder)
@@ -184,7 +184,7 @@ class Session:
         return session
 
     @classmethod
-    def open(cls, folder: Path) -> Session:
+    def open(cls, folder: Path) -> SessionLog:
         """Open a session for writing and account for what a killed process left: see `_recover`.
 
         Raises SessionError for a session that has a gap, is damaged in the middle or belongs to
@@ -202,7 +202,7 @@ class Session:
             undo.pop_all()
         return session
 
-    def __enter__(self) -> Session:
+    def __enter__(self) -> SessionLog:
         return self
 
     def __exit__(self, *error: object) -> None:

@@ -22,14 +22,14 @@ from agentcli.events.observations import (
 )
 from agentcli.interrupts import OutOfTime
 from agentcli.messages import ToolChoice
-from agentcli.sessions.session import Session, read_session
+from agentcli.sessions.session import SessionLog, read_session
 from agentcli.sessions.state import AgentState
 from tests.agent.parts import AskAlways, Model, Tools, agent_of, limits_of, says
 
 
 @pytest.fixture
 def session(tmp_path: Path):
-    with Session.create(tmp_path / "20260101-000000-abcd") as session:
+    with SessionLog.create(tmp_path / "20260101-000000-abcd") as session:
         session.emit(MessageAction(content="do it", source=Source.USER))
         yield session
 
@@ -47,11 +47,11 @@ class InterruptedAt:
     def on_progress(self, progress: object) -> None: ...
 
 
-def told(session: Session) -> list[str]:
+def told(session: SessionLog) -> list[str]:
     return [e.content for e in session.events if isinstance(e, ErrorObservation)]
 
 
-def said_by_environment(session: Session) -> list[str]:
+def said_by_environment(session: SessionLog) -> list[str]:
     spoken = (e for e in session.events if isinstance(e, MessageAction))
     return [event.content for event in spoken if event.source is Source.ENVIRONMENT]
 
@@ -362,7 +362,7 @@ def test_every_pair_of_states_is_allowed_or_raises(session):
 
 
 def test_a_transition_that_is_not_allowed_loses_nothing(tmp_path):
-    session = Session.create(tmp_path / "20260101-000000-abcd")
+    session = SessionLog.create(tmp_path / "20260101-000000-abcd")
     session.emit(MessageAction(content="do it", source=Source.USER))
 
     class Confused(Model):
@@ -374,7 +374,7 @@ def test_a_transition_that_is_not_allowed_loses_nothing(tmp_path):
         run_turn(agent_of(llm=Confused([])), session)
     session.close()
     assert read_session(session.folder).log.fault is None
-    with Session.open(session.folder) as again:
+    with SessionLog.open(session.folder) as again:
         assert again.state.agent_state is AgentState.PAUSED
         assert run_turn(agent_of(says("Done.")), again).answer == "Done."
 

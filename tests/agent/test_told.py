@@ -20,7 +20,7 @@ from agentcli.llm.spending import CallBudget
 from agentcli.llm.wire_protocol import Endpoint
 from agentcli.messages import Message, Request, Role, ToolCall
 from agentcli.sessions.inbox import put
-from agentcli.sessions.session import Session
+from agentcli.sessions.session import SessionLog
 from agentcli.settings import LLMSettings
 from tests.agent.parts import Tools, agent_of, limits_of, says
 from tests.server import Reply
@@ -28,7 +28,7 @@ from tests.server import Reply
 
 @pytest.fixture
 def session(tmp_path: Path):
-    with Session.create(tmp_path / "20260101-000000-abcd") as session:
+    with SessionLog.create(tmp_path / "20260101-000000-abcd") as session:
         session.emit(
             SessionStartedObservation(
                 version="1",
@@ -54,7 +54,7 @@ def test_after_a_kill_only_the_call_that_ran_has_an_unknown_effect(session, tmp_
 
     tools = Tools(kill_in_the_second)
     run_turn(agent_of(says("", "a", "b", "c", "d"), tools=tools), session)
-    with Session.open(killed) as again:
+    with SessionLog.open(killed) as again:
         agent = agent_of(says("I see."))
         run_turn(agent, again)
     (request,) = agent.llm.requests

@@ -14,7 +14,7 @@ from agentcli.checkpoints.checkpointer import checkpoints_of
 from agentcli.events import Source
 from agentcli.events.actions import MessageAction
 from agentcli.events.observations import CheckpointObservation, SessionStartedObservation
-from agentcli.sessions.session import Session
+from agentcli.sessions.session import SessionLog
 from tests.checkpoints.trees import contents
 
 _SETTINGS = {
@@ -97,7 +97,7 @@ class Walk:
         self.workspace = workspace
         self.home = home
         (home / "sessions").mkdir(parents=True)
-        self.session = Session.create(home / "sessions" / "20260101-000000-abcd")
+        self.session = SessionLog.create(home / "sessions" / "20260101-000000-abcd")
         started = SessionStartedObservation(
             version="0",
             session_id=self.session.id,

@@ -14,7 +14,7 @@ from agentcli.errors import ConfigError
 from agentcli.events.actions import CmdRunAction, FileEditAction, GlobAction
 from agentcli.events.observations import DecisionObservation
 from agentcli.security.policy.rules import SavedRules, parse_rule
-from agentcli.sessions.session import Session
+from agentcli.sessions.session import SessionLog
 from agentcli.workspace import private
 from tests.cli.test_terminal import PROMPT, ended
 from tests.conftest import git
@@ -321,7 +321,7 @@ def past(agent):
 
     def record(session_id: str, calls: list[tuple[str, str]], workspace: str = "") -> None:
         folder = agent.home / "state" / "sessions" / session_id
-        with Session.create(folder) as session:
+        with SessionLog.create(folder) as session:
             session.emit(started(session_id, workspace or str(agent.workspace)))
             session.emit(said("do it"))
             for command, answer in calls:
@@ -373,7 +373,7 @@ def test_the_fewest_rules_for_what_was_approved_are_suggested(agent, past):
 
 def test_no_rule_is_suggested_that_would_not_cover_what_was_approved(agent):
     folder = agent.home / "state" / "sessions" / "20250104-100000-dddd"
-    with Session.create(folder) as session:
+    with SessionLog.create(folder) as session:
         start = started(folder.name, str(agent.workspace))
         session.emit(start.model_copy(update={"sandbox": "bubblewrap"}))
         session.emit(said("do it"))

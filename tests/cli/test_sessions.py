@@ -12,7 +12,7 @@ from pathlib import Path
 import pexpect
 import pytest
 
-from agentcli.sessions.session import Session, read_session
+from agentcli.sessions.session import SessionLog, read_session
 from agentcli.sessions.store import SessionLock
 from agentcli.ui.text import cells
 from tests.conftest import LIMIT_S
@@ -29,7 +29,7 @@ def add(agent):
     def add(session_id: str, *texts: str, workspace: str | None = None, name: str | None = None):
         folder = agent.home / "state" / "sessions" / session_id
         first = started(session_id, workspace or str(agent.workspace))
-        with Session.create(folder) as session:
+        with SessionLog.create(folder) as session:
             session.emit(first.model_copy(update={"name": name}))
             for text in texts:
                 session.emit(said(text))

@@ -11,7 +11,7 @@ import pytest
 from agentcli.checkpoints.checkpointer import checkpoints_of
 from agentcli.events.actions import MessageAction
 from agentcli.events.observations import CheckpointObservation, RestoreStartedObservation
-from agentcli.sessions.session import Session, read_session
+from agentcli.sessions.session import SessionLog, read_session
 from tests.conftest import git
 from tests.server import Call, Reply
 
@@ -405,7 +405,7 @@ def test_one_that_was_killed_is_told_to_the_person_and_the_model(agent, serve, r
     agent.use(serve([bash("echo x > a; echo x > b"), Reply("Done."), Reply("I look first.")]))
     assert agent("run", "go").returncode == 0
     [folder] = agent.sessions
-    with Session.open(folder) as session:
+    with SessionLog.open(folder) as session:
         kept = checkpoints_of(folder, str(repository)).take()
         begun = RestoreStartedObservation(
             content="undo of 1 step", command=f"agent undo --session {session.id}"

@@ -10,7 +10,7 @@ import pytest
 
 from agentcli.events import event_from_dict, event_to_dict
 from agentcli.events.base import EVENT_VERSION, UPGRADES, OpaqueEvent, upgraded
-from agentcli.sessions.session import Session, read_session
+from agentcli.sessions.session import SessionLog, read_session
 from tests.events.samples import CLASSES, sample
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
@@ -47,7 +47,7 @@ def test_a_session_of_a_released_version_goes_on(version, tmp_path):
     assert record.log.fault is None
     assert record.log.torn is None
     assert not any(isinstance(event, OpaqueEvent) for event in record.events)
-    with Session.open(folder) as session:
+    with SessionLog.open(folder) as session:
         assert session.events[: len(record.events)] == record.events
         assert session.state.title == record.state.title == "make the test pass"
 

@@ -17,7 +17,7 @@ from agentcli.app.undo import rewind, undo
 from agentcli.errors import UsageError
 from agentcli.events.actions import MessageAction, RewindAction
 from agentcli.sessions.history import unfinished_restore
-from agentcli.sessions.session import Session, read_session
+from agentcli.sessions.session import SessionLog, read_session
 from agentcli.sessions.staging import sweep
 from tests.app.undoing import Walk, looks, sh
 from tests.checkpoints.trees import killed_at
@@ -59,7 +59,7 @@ WAYS = {
 
 
 def go_back(walk: Walk, way: str) -> None:
-    with Session.open(walk.session.folder) as session:
+    with SessionLog.open(walk.session.folder) as session:
         WAYS[way](session, 2)
 
 
@@ -67,7 +67,7 @@ def after_a_kill(walk: Walk, way: str, count: int) -> None:
     """What must hold after a process was killed in the middle of this."""
     folder = walk.session.folder
     at_end = walk.states[-1]
-    with Session.open(folder) as session:
+    with SessionLog.open(folder) as session:
         new = session.events[count:]
         done = [event for event in new if isinstance(event, RewindAction)]
         changed = looks(walk.workspace) != at_end
@@ -82,7 +82,7 @@ def after_a_kill(walk: Walk, way: str, count: int) -> None:
             with contextlib.suppress(UsageError):
                 WAYS[way](session, 2)
     assert looks(walk.workspace) == walk.states[0]
-    with Session.open(folder) as session:
+    with SessionLog.open(folder) as session:
         kept = next(e.id for e in session.events if getattr(e, "moment", "") == "before_rewind")
         rewind(session, kept, files=True, conversation=False)
     if not changed or done:
@@ -106,16 +106,16 @@ def test_redo_too():
     while went_on:
         with walked() as walk:
             folder = walk.session.folder
-            with Session.open(folder) as session:
+            with SessionLog.open(folder) as session:
                 kept = undo(session, 1).kept_at
                 count = len(session.events)
 
             def redo(folder: Path = folder, kept: int = kept) -> None:
-                with Session.open(folder) as session:
+                with SessionLog.open(folder) as session:
                     rewind(session, kept, files=True, conversation=False)
 
             went_on = killed_at(at, redo)
-            with Session.open(folder) as session:
+            with SessionLog.open(folder) as session:
                 changed = looks(walk.workspace) != walk.states[0]
                 assert was_told(folder, count) or not changed
             redo()

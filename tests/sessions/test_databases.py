@@ -24,7 +24,7 @@ from agentcli.sessions.database_schema import event_row
 from agentcli.sessions.export import exporter, trajectory_of
 from agentcli.sessions.finder import session_states
 from agentcli.sessions.library import library_at, library_of, store_of
-from agentcli.sessions.session import Session, read_session
+from agentcli.sessions.session import SessionLog, read_session
 from agentcli.sessions.staging import sweep
 from agentcli.sessions.transfer import Copied, copy_session, import_session
 from tests.conftest import in_every_store
@@ -38,9 +38,9 @@ in_sqlite = pytest.mark.parametrize("kept_in", ["sqlite"], indirect=True)
 in_postgresql = pytest.mark.parametrize("kept_in", ["postgresql"], indirect=True)
 _HOLDS_IT = """
 import sys; from pathlib import Path
-from agentcli.sessions.session import Session
+from agentcli.sessions.session import SessionLog
 from agentcli.sessions import set_store_selector
-set_store_selector(lambda home: sys.argv[2]); session = Session.open(Path(sys.argv[1]))
+set_store_selector(lambda home: sys.argv[2]); session = SessionLog.open(Path(sys.argv[1]))
 print("open", flush=True); sys.stdin.read()
 """
 
@@ -51,7 +51,7 @@ def said(text: str) -> MessageAction:
 
 def record(folder: Path, *texts: str) -> Path:
     new = not store_of(folder).exists()
-    with Session.create(folder) if new else Session.open(folder) as session:
+    with SessionLog.create(folder) if new else SessionLog.open(folder) as session:
         for text in texts:
             session.emit(said(text))
     return folder
@@ -90,7 +90,7 @@ def test_a_class_has_the_same_name_in_the_database_whatever_it_is_called_now():
 def test_a_session_is_not_made_twice_nor_lost_by_it(folder, kept_in):
     record(folder, "mine")
     with pytest.raises(SessionError):
-        Session.create(folder)
+        SessionLog.create(folder)
     assert contents(folder) == ["mine"]
 
 
@@ -102,7 +102,7 @@ def test_a_killed_process_locks_nobody_out(folder, kept_in):
         assert child.stdout.readline() == b"open\n"
         assert store_of(folder).holder().pid == child.pid
         with pytest.raises(UsageError, match=f"process {child.pid}"):
-            Session.open(folder)
+            SessionLog.open(folder)
         child.send_signal(signal.SIGKILL)
     # The server learns of it when it looks at the connection next.
     assert any(store_of(folder).holder() is None for _ in range(10_000))
@@ -113,7 +113,7 @@ def test_a_killed_process_locks_nobody_out(folder, kept_in):
 @in_a_database
 def test_who_lost_the_lock_unknowingly_writes_nothing_more(folder, kept_in):
     """As when the connection with the lock broke, and another process went on."""
-    with Session.create(folder) as first:
+    with SessionLog.create(folder) as first:
         first.emit(said("mine"))
         first._lock._release_lock()
         record(folder, "somebody else's")
@@ -125,7 +125,7 @@ def test_who_lost_the_lock_unknowingly_writes_nothing_more(folder, kept_in):
 
 @in_postgresql
 def test_a_connection_that_is_cut_ends_the_right_to_write(folder, kept_in, postgresql):
-    with Session.create(folder) as first:
+    with SessionLog.create(folder) as first:
         first.emit(said("mine"))
         postgresql.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory'"
@@ -140,7 +140,7 @@ def test_a_connection_that_is_cut_ends_the_right_to_write(folder, kept_in, postg
 @in_sqlite
 def test_a_file_that_is_taken_away_is_not_written_to(folder, kept_in):
     database = folder.parents[1] / "sessions.db"
-    with Session.create(folder) as session:
+    with SessionLog.create(folder) as session:
         session.emit(said("kept"))
         database.rename(database.with_name("away"))
         with pytest.raises(SessionError, match="was removed or replaced"):
@@ -296,12 +296,12 @@ def test_an_event_that_is_gone_or_damaged_is_named(folder, kept_in):
     with closing(sqlite3.connect(folder.parents[1] / "sessions.db")) as database, database:
         database.execute("DELETE FROM events WHERE sequence_number = 3")
     with pytest.raises(SessionError, match="event 3 is missing"):
-        Session.open(folder)
+        SessionLog.open(folder)
     assert contents(folder) == ["0", "1", "2"]
     with closing(sqlite3.connect(folder.parents[1] / "sessions.db")) as database, database:
         database.execute("UPDATE events SET event_data = '{' WHERE sequence_number = 1")
     with pytest.raises(SessionError, match="event 1 is damaged"):
-        Session.open(folder)
+        SessionLog.open(folder)
 
 
 def test_two_machines_are_kept_apart_and_told_what_is_not_there(agent, serve, postgresql):

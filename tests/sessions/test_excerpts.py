@@ -9,7 +9,7 @@ from agentcli.events import Source
 from agentcli.events.actions import CondensationAction, MessageAction
 from agentcli.security.redact import Redactor
 from agentcli.sessions.excerpts import MAX_CHARS, excerpts
-from agentcli.sessions.session import Session
+from agentcli.sessions.session import SessionLog
 from agentcli.sessions.state import AgentState
 from tests.conftest import in_every_store
 
@@ -20,7 +20,7 @@ def home(tmp_path):
 
 
 def record(home, name, *texts):
-    with Session.create(home / "sessions" / name) as session:
+    with SessionLog.create(home / "sessions" / name) as session:
         for text in texts:
             session.emit(MessageAction(content=text, source=Source.USER))
 
@@ -43,7 +43,7 @@ def test_a_hit_is_shown_with_what_is_around_it_and_both_ends(home, kept_in):
 
 
 def test_states_and_summaries_are_shown_only_when_they_are_what_was_found(home):
-    with Session.create(home / "sessions" / "20260101-000000-aaaa") as session:
+    with SessionLog.create(home / "sessions" / "20260101-000000-aaaa") as session:
         session.emit(MessageAction(content="the walrus", source=Source.USER))
         session.emit(CondensationAction(forgotten_event_ids=(), summary="all about a penguin"))
         session.change_state(AgentState.RUNNING, reason="swimming")

@@ -27,7 +27,7 @@ from agentcli.events.observations import (
 )
 from agentcli.security.redact import MASK, Redactor
 from agentcli.sessions.export import EXPORTERS, Trajectory, exporter, trajectory_of
-from agentcli.sessions.session import Session, SessionRecord, read_session
+from agentcli.sessions.session import SessionLog, SessionRecord, read_session
 from tests.sessions.test_index import FIRST, said, started
 from tests.strategies import histories
 
@@ -56,7 +56,7 @@ EMPTY = dict.fromkeys(HEADER_KEYS, "") | {
 
 
 def recorded(home: Path, *events) -> SessionRecord:
-    with Session.create(home / "sessions" / FIRST) as session:
+    with SessionLog.create(home / "sessions" / FIRST) as session:
         session.emit(started(FIRST, "/work"))
         for event in events:
             session.emit(event)
@@ -109,7 +109,7 @@ def test_a_page_has_the_children_that_are_its_own_and_no_other_session(tmp_path)
     for session_id, parent in others.items():
         first = started(session_id, "/work")
         role = {"parent": parent, "delegate_level": 1} if parent else {}
-        with Session.create(tmp_path / "sessions" / session_id) as session:
+        with SessionLog.create(tmp_path / "sessions" / session_id) as session:
             session.emit(first.model_copy(update=role))
             session.emit(said(f"Said in {session_id}."))
     actions = [AgentDelegateAction(agent="explorer", inputs={"task": "Look."}) for _ in others]

@@ -16,7 +16,7 @@ from agentcli.events import ReplyPart, Source
 from agentcli.events.actions import MessageAction
 from agentcli.events.observations import SessionStartedObservation
 from agentcli.sessions.finder import find, in_use_by, newest, offered, session_states, state_of
-from agentcli.sessions.session import Session
+from agentcli.sessions.session import SessionLog
 from agentcli.sessions.state import load_state, save_state
 from tests.conftest import in_every_store
 
@@ -34,7 +34,7 @@ def make(home):
 
     def make(session_id, task="do it", *, used=0, workspace=HERE, name=None):
         folder = home / "sessions" / session_id
-        with Session.create(folder) as session:
+        with SessionLog.create(folder) as session:
             session.emit(started(session_id, workspace, name))
             if task:
                 session.emit(MessageAction(content=task, source=Source.USER))
@@ -134,7 +134,7 @@ def test_a_name_that_is_nearly_right_is_answered_with_the_right_one(home, make, 
 def test_the_state_counts_what_came_after_it_was_saved(home, make):
     folder = make("20260101-000000-aaaa")
     saved = (folder / "state.pkl").read_bytes()
-    with Session.open(folder) as session:
+    with SessionLog.open(folder) as session:
         for number in range(3):
             part = ReplyPart(id=str(number), index=0, total=1)
             session.emit(MessageAction(content="a reply", reply=part))
@@ -165,7 +165,7 @@ def test_a_home_without_sessions(home):
 def test_the_process_that_has_a_session_open_is_known(make, kept_in):
     folder = make("20260101-000000-aaaa")
     assert in_use_by(folder) is None
-    with Session.open(folder):
+    with SessionLog.open(folder):
         assert in_use_by(folder) == os.getpid()
         assert in_use_by(folder) == os.getpid(), "looking must not take the lock away"
     assert in_use_by(folder) is None
@@ -174,8 +174,8 @@ def test_the_process_that_has_a_session_open_is_known(make, kept_in):
 def test_a_killed_process_has_nothing_open(make):
     folder = make("20260101-000000-aaaa")
     program = (
-        "import sys; from pathlib import Path; from agentcli.sessions.session import Session\n"
-        "session = Session.open(Path(sys.argv[1])); print('open', flush=True); sys.stdin.read()"
+        "import sys; from pathlib import Path; from agentcli.sessions.session import SessionLog\n"
+        "session = SessionLog.open(Path(sys.argv[1])); print('open', flush=True); sys.stdin.read()"
     )
     child = subprocess.Popen(
         [sys.executable, "-c", program, str(folder)],

@@ -35,7 +35,7 @@ from agentcli.security.redact import MASK, Redactor
 from agentcli.sessions import import_sources, transfer
 from agentcli.sessions.export import Trajectory, exporter
 from agentcli.sessions.finder import newest
-from agentcli.sessions.session import Session, read_session
+from agentcli.sessions.session import SessionLog, read_session
 from agentcli.sessions.staging import staging, sweep
 from agentcli.sessions.transfer import import_session
 from tests.conftest import in_every_store
@@ -177,7 +177,7 @@ def test_what_it_allowed_or_prepared_has_no_force_here(tmp_path):
     assert events[4].tree is None
     assert events[5].metadata.exports == {}
     assert isinstance(events[7], NullObservation)
-    with Session.open(imported.folder) as session:
+    with SessionLog.open(imported.folder) as session:
         assert session.state.grants == ()
         assert session.pending_actions() == []
 

@@ -24,7 +24,7 @@ from agentcli.events.actions import (
 from agentcli.events.observations import CmdOutputObservation, SessionStartedObservation
 from agentcli.sessions.file_store import FileStore
 from agentcli.sessions.search_index import full_text_expression, search
-from agentcli.sessions.session import Session
+from agentcli.sessions.session import SessionLog
 from agentcli.sessions.upkeep import remove
 from tests.conftest import in_every_store
 from tests.strategies import EVENT_CLASSES, events_of
@@ -39,7 +39,7 @@ def said(text: str) -> MessageAction:
 def record(home: Path, session_id: str, *events, workspace: str = "/work") -> Path:
     folder = home / "sessions" / session_id
     new = not folder.exists()
-    with Session.create(folder) if new else Session.open(folder) as session:
+    with SessionLog.create(folder) if new else SessionLog.open(folder) as session:
         if new:
             session.emit(started(session_id, workspace))
         for event in events:

@@ -9,14 +9,14 @@ import pytest
 from agentcli.errors import SessionError, UsageError
 from agentcli.events import Source
 from agentcli.events.actions import MessageAction
-from agentcli.sessions.session import Session, read_session
+from agentcli.sessions.session import SessionLog, read_session
 from agentcli.sessions.upkeep import repair
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     folder = tmp_path / "20260101-000000-abcd"
-    with Session.create(folder) as session:
+    with SessionLog.create(folder) as session:
         for number in range(250):
             session.emit(MessageAction(content=str(number), source=Source.USER))
     return folder
@@ -31,13 +31,13 @@ def test_what_a_page_holds_is_brought_back(folder, damage):
     damage(folder / "events" / "000000003.json")
     damage(folder / "events" / "000000104.json")
     with pytest.raises(SessionError, match=r"000000003\.json is"):
-        Session.open(folder)
+        SessionLog.open(folder)
     assert repair(folder, dry_run=True).restored == (3,)
     done = repair(folder)
     assert "000000003.json" in done.fault
     assert done.restored == (3, 104)
     assert contents(folder) == [str(number) for number in range(250)]
-    Session.open(folder).close()
+    SessionLog.open(folder).close()
     assert repair(folder).fault is None
 
 
@@ -48,7 +48,7 @@ def test_after_what_is_lost_the_rest_is_set_aside(folder):
     assert repair(folder).set_aside == tuple(range(221, 250))
     assert contents(folder) == [str(number) for number in range(220)]
     assert len(list((folder / "events.bad").iterdir())) == 29
-    with Session.open(folder) as session:
+    with SessionLog.open(folder) as session:
         session.emit(MessageAction(content="on", source=Source.USER))
 
 
@@ -62,5 +62,5 @@ def test_an_event_that_is_no_event_ends_the_log_even_if_its_page_says_the_same(f
 
 
 def test_a_session_in_use_is_not_repaired(folder):
-    with Session.open(folder), pytest.raises(UsageError, match="in use"):
+    with SessionLog.open(folder), pytest.raises(UsageError, match="in use"):
         repair(folder)

@@ -24,7 +24,7 @@ from agentcli.events.observations import (
 from agentcli.security.redact import Redactor
 from agentcli.sessions.file_store import FileStore
 from agentcli.sessions.inbox import put
-from agentcli.sessions.session import Session, read_session
+from agentcli.sessions.session import SessionLog, read_session
 from agentcli.sessions.state import (
     TRANSITIONS,
     AgentState,
@@ -55,7 +55,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_events_are_files_named_by_their_id_and_only_mine_to_read(folder):
-    with Session.create(folder) as session:
+    with SessionLog.create(folder) as session:
         session.emit(MessageAction(content="hi", source=Source.USER))
     files = sorted((folder / "events").iterdir())
     assert [file.name for file in files] == ["000000000.json"]
@@ -64,7 +64,7 @@ def test_events_are_files_named_by_their_id_and_only_mine_to_read(folder):
 
 
 def test_a_session_reads_back_as_it_was_over_several_pages(folder):
-    with Session.create(folder) as session:
+    with SessionLog.create(folder) as session:
         for number in range(250):
             session.emit(MessageAction(content=str(number), source=Source.USER))
         written, state = session.events, session.state
@@ -75,7 +75,7 @@ def test_a_session_reads_back_as_it_was_over_several_pages(folder):
     assert read_session(folder).events == written
     (folder / "event_cache" / "0-99.json").write_text("garbage")
     (folder / "state.pkl").unlink()
-    with Session.open(folder) as again:
+    with SessionLog.open(folder) as again:
         assert again.events == written
         assert again.state == state
         again.emit(MessageAction(content="more", source=Source.USER))
@@ -83,7 +83,7 @@ def test_a_session_reads_back_as_it_was_over_several_pages(folder):
 
 
 def test_a_page_that_can_not_be_written_is_done_without(folder):
-    with Session.create(folder) as session:
+    with SessionLog.create(folder) as session:
         (folder / "event_cache").rmdir()
         (folder / "event_cache").write_text("in the way")
         for number in range(150):
@@ -97,7 +97,7 @@ def test_a_session_that_is_closed_leaves_no_file_open(folder):
         targets = (os.path.realpath(entry) for entry in Path("/proc/self/fd").iterdir())
         return [target for target in targets if target.startswith(str(folder))]
 
-    with Session.create(folder) as session:
+    with SessionLog.create(folder) as session:
         session.emit(MessageAction(content="x", source=Source.USER))
         assert open_files() != []
     assert open_files() == []
@@ -109,7 +109,7 @@ def test_names_that_were_not_synced_are_synced_with_the_next_append(folder, monk
     def sync(fd: int) -> None:
         synced.append(Path(f"/proc/self/fd/{fd}").readlink())
 
-    with Session.create(folder):
+    with SessionLog.create(folder):
         pass
     store = FileStore(folder).open()
     monkeypatch.setattr(os, "fsync", sync)
@@ -124,31 +124,31 @@ def test_names_that_were_not_synced_are_synced_with_the_next_append(folder, monk
 
 
 def test_a_torn_last_event_is_set_aside(folder):
-    with Session.create(folder) as session:
+    with SessionLog.create(folder) as session:
         session.emit(MessageAction(content="hi", source=Source.USER))
     torn = folder / "events" / "000000001.json"
     torn.write_text('{"id":1,"tim')
-    with Session.open(folder) as again:
+    with SessionLog.open(folder) as again:
         assert len(again.events) == 1
     assert torn.with_suffix(".torn").exists()
 
 
 @in_every_store
 def test_a_reply_of_which_a_part_is_missing_is_discarded(folder, kept_in):
-    with Session.create(folder) as session:
+    with SessionLog.create(folder) as session:
         session.emit_group([command("a", 0, 2)])
-    with Session.open(folder) as again:
+    with SessionLog.open(folder) as again:
         assert isinstance(again.events[1], ReplyDiscardedObservation)
         assert again.pending_actions() == []
 
 
 @in_every_store
 def test_open_actions_are_accounted_for_once(folder, kept_in):
-    with Session.create(folder) as session:
+    with SessionLog.create(folder) as session:
         session.change_state(AgentState.RUNNING)
         session.emit_group([command("a", 0, 2), command("b", 1, 2)])
     for _ in range(2):
-        with Session.open(folder) as again:
+        with SessionLog.open(folder) as again:
             told = [e for e in again.events if isinstance(e, ErrorObservation)]
             assert ["unknown" in e.content for e in told] == [True, False]
             assert "Not started" in told[1].content
@@ -161,30 +161,30 @@ def test_reads_that_ran_side_by_side_are_all_unknown(folder):
         for number in range(3)
     ]
     call = ToolCallMetadata(function_name="read", tool_call_id="c", raw_arguments="{}")
-    with Session.create(folder) as session:
+    with SessionLog.create(folder) as session:
         session.emit_group([read.model_copy(update={"tool_call_metadata": call}) for read in reads])
-    with Session.open(folder) as again:
+    with SessionLog.open(folder) as again:
         told = [e.content for e in again.events if isinstance(e, ErrorObservation)]
         assert all("unknown" in content for content in told)
 
 
 @in_every_store
 def test_what_awaits_approval_is_asked_again(folder, kept_in):
-    with Session.create(folder) as session:
+    with SessionLog.create(folder) as session:
         session.change_state(AgentState.RUNNING)
         action = session.emit_group([command("rm x")])[0]
         session.emit(DecisionObservation(cause=action.id, decision="ask", by="policy"))
         session.change_state(AgentState.AWAITING_USER_CONFIRMATION)
-    with Session.open(folder) as again:
+    with SessionLog.open(folder) as again:
         assert [a.id for a in again.pending_actions()] == [action.id]
         assert again.state.agent_state is AgentState.PAUSED
 
 
 @in_every_store
 def test_one_writer_at_a_time(folder, kept_in):
-    with Session.create(folder), pytest.raises(UsageError, match=f"process {os.getpid()}"):
-        Session.open(folder)
-    Session.open(folder).close()
+    with SessionLog.create(folder), pytest.raises(UsageError, match=f"process {os.getpid()}"):
+        SessionLog.open(folder)
+    SessionLog.open(folder).close()
 
 
 def test_secrets_are_masked_in_files_and_events_but_not_in_what_is_carried_out(folder):
@@ -198,7 +198,7 @@ def test_secrets_are_masked_in_files_and_events_but_not_in_what_is_carried_out(f
         def on_progress(self, progress):
             pass
 
-    with Session.create(folder) as session:
+    with SessionLog.create(folder) as session:
         session.redact = Redactor([secret])
         session.subscribe(Listener())
         session.emit(command(f"login {secret}"))
@@ -212,7 +212,7 @@ def test_secrets_are_masked_in_files_and_events_but_not_in_what_is_carried_out(f
 
 @in_every_store
 def test_text_that_is_no_unicode_is_stored_readable(folder, kept_in):
-    with Session.create(folder) as session:
+    with SessionLog.create(folder) as session:
         session.emit(CmdOutputObservation(content="a\ud800b\0c"))
     assert read_session(folder).events[0].content == "a\ufffdb\0c"
 
@@ -225,7 +225,7 @@ def test_a_subscriber_that_fails_is_dropped_and_stops_nothing(folder):
         def on_progress(self, progress):
             raise RuntimeError("no")
 
-    with Session.create(folder) as session:
+    with SessionLog.create(folder) as session:
         session.subscribe(Broken())
         session.emit(MessageAction(content="a", source=Source.USER))
         session.emit(MessageAction(content="b", source=Source.USER))
@@ -236,7 +236,7 @@ def test_a_full_disk_is_named_before_anything_is_acted_on(folder, monkeypatch):
     def full(*arguments):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    with Session.create(folder) as session:
+    with SessionLog.create(folder) as session:
         session.emit(MessageAction(content="a", source=Source.USER))
         with monkeypatch.context() as patch:
             patch.setattr(os, "fsync", full)
@@ -245,13 +245,13 @@ def test_a_full_disk_is_named_before_anything_is_acted_on(folder, monkeypatch):
         assert session.pending_actions() == []
         with pytest.raises(SessionError, match="No space left"):
             session.emit(MessageAction(content="b", source=Source.USER))
-    with Session.open(folder) as again:
+    with SessionLog.open(folder) as again:
         again.emit(MessageAction(content="c", source=Source.USER))
     assert [e.content for e in read_session(folder).events] == ["a", "c"]
 
 
 def test_on_a_full_disk_the_reserve_holds_what_was_going_on(folder, monkeypatch):
-    with Session.create(folder) as session:
+    with SessionLog.create(folder) as session:
         session.change_state(AgentState.RUNNING)
         write = os.fsync
 
@@ -269,14 +269,14 @@ def test_on_a_full_disk_the_reserve_holds_what_was_going_on(folder, monkeypatch)
     told = [e.content for e in stored.events if isinstance(e, ErrorObservation)]
     assert told == ["Not started: the disk was full."] * 2
     assert stored.state.agent_state is AgentState.ERROR
-    with Session.open(folder) as again:
+    with SessionLog.open(folder) as again:
         assert again.pending_actions() == []
         assert (folder / "reserve").stat().st_blocks * 512 >= 128 * 1024
 
 
 @in_every_store
 def test_old_events_are_read_from_the_disk_when_asked_for(folder, kept_in):
-    with Session.create(folder) as session:
+    with SessionLog.create(folder) as session:
         for number in range(1050):
             session.emit(MessageAction(content=str(number), source=Source.USER))
         assert [e.content for e in session.events] == [str(n) for n in range(1050)]
@@ -287,7 +287,7 @@ def test_old_events_are_read_from_the_disk_when_asked_for(folder, kept_in):
 
 
 def test_a_page_older_than_its_events_is_not_believed_and_made_anew(folder):
-    with Session.create(folder) as session:
+    with SessionLog.create(folder) as session:
         for number in range(150):
             session.emit(MessageAction(content=str(number), source=Source.USER))
     page = folder / "event_cache" / "0-99.json"
@@ -296,15 +296,15 @@ def test_a_page_older_than_its_events_is_not_believed_and_made_anew(folder):
     whole = file.read_bytes()
     file.write_bytes(b"{")
     with pytest.raises(SessionError, match=r"000000007\.json is damaged"):
-        Session.open(folder)
+        SessionLog.open(folder)
     file.write_bytes(whole)
-    Session.open(folder).close()
+    SessionLog.open(folder).close()
     assert page.stat().st_mtime > file.stat().st_mtime
 
 
 @in_every_store
 def test_a_message_left_in_the_inbox_becomes_an_event_once(folder, kept_in):
-    with Session.create(folder) as session:
+    with SessionLog.create(folder) as session:
         put(folder, "and the docs", "queue")
         put(folder, "stop that", "steer")
         waiting = sorted((folder / "inbox").iterdir())
@@ -319,24 +319,24 @@ def test_a_message_left_in_the_inbox_becomes_an_event_once(folder, kept_in):
 
 @pytest.mark.parametrize("mode", [0o777, 0o770])
 def test_a_folder_that_others_can_write_to_is_not_believed(folder, mode):
-    Session.create(folder).close()
+    SessionLog.create(folder).close()
     folder.chmod(mode)
-    for use in (Session.open, read_session):
+    for use in (SessionLog.open, read_session):
         with pytest.raises(SessionError, match="can be written by other users"):
             use(folder)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
 def test_a_folder_of_somebody_else_is_refused(folder):
-    Session.create(folder).close()
+    SessionLog.create(folder).close()
     os.chown(folder, 1000, 1000)
-    for use in (Session.open, read_session):
+    for use in (SessionLog.open, read_session):
         with pytest.raises(SessionError, match="belongs to user 1000"):
             use(folder)
 
 
 def test_a_transition_that_is_not_in_the_table_is_refused(folder):
-    with Session.create(folder) as session, pytest.raises(ValueError, match="can't become"):
+    with SessionLog.create(folder) as session, pytest.raises(ValueError, match="can't become"):
         session.change_state(AgentState.FINISHED)
     assert set(TRANSITIONS) == set(AgentState)
 

@@ -17,7 +17,7 @@ from typing import Annotated, Any
 from agentcli.app.compact import Compaction, compact_open
 from agentcli.app.compact import compact as compact_session
 from agentcli.cli.builders import builder_for_session
-from agentcli.cli.command import Command, CommandTarget, Report, StoredSession, folder_of
+from agentcli.cli.command import Command, CommandTarget, Report, ShellTarget, folder_of
 from agentcli.cli.options import option
 from agentcli.sessions.finder import state_of
 from agentcli.ui.summary import count, money, quantity
@@ -34,7 +34,7 @@ def compact(
     folder = folder_of(target)
     lines: list[Line] = []
     notices = []
-    if isinstance(target, StoredSession):
+    if isinstance(target, ShellTarget):
         builder = builder_for_session(state_of(folder))
         done = compact_session(builder, folder, focus, preview=preview)
         if done.action and done.action.summary:

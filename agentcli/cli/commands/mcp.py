@@ -20,7 +20,7 @@ from agentcli.app.configuration.trust import require_outside_session
 from agentcli.app.server_plans import command_text, server_plans
 from agentcli.app.user_commands import prompts, resources, takes
 from agentcli.cli.builders import builder_for
-from agentcli.cli.command import Command, CommandTarget, Report, StoredSession
+from agentcli.cli.command import Command, CommandTarget, Report, ShellTarget
 from agentcli.cli.error_reporting import internal_error
 from agentcli.cli.options import Json, argument, option
 from agentcli.cli.sessions.selector import clean_up_interrupted_work
@@ -121,7 +121,7 @@ def list_servers(target: CommandTarget) -> Report:
         lines.append([Span(printable(f"{told}  # {row['origin']}", multiline=False))])
     note = "there are no tool servers here: agent mcp add --help"
     if rows:
-        note = "" if isinstance(target, StoredSession) else "they start with the first message"
+        note = "" if isinstance(target, ShellTarget) else "they start with the first message"
     return Report(lines, list(filter(None, [note])), data=rows)
 
 

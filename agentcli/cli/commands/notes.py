@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Annotated
 
 from agentcli.app.knowledge import notes_on
-from agentcli.cli.command import Command, CommandTarget, Report, StoredSession
+from agentcli.cli.command import Command, CommandTarget, Report, ShellTarget
 from agentcli.cli.options import option
 from agentcli.cli.user_paths import here, home, tilde_path
 from agentcli.knowledge.notes import FILES, Notes, Target
@@ -35,7 +35,7 @@ def notes(
     if only_path:
         return Report([[Span(str(kept.path("memory")))]])
     found = [(kept.path(whose), kept.entries(whose)) for whose in FILES]
-    in_shell = isinstance(target, StoredSession)
+    in_shell = isinstance(target, ShellTarget)
     lines = [line for whose in FILES for line in _lines(kept, whose, in_shell)]
     kept.shown()
     data = [{"path": str(path), "notes": entries} for path, entries in found]
@@ -43,7 +43,7 @@ def notes(
 
 
 def notes_of(target: CommandTarget) -> Notes:
-    if isinstance(target, StoredSession):
+    if isinstance(target, ShellTarget):
         return notes_on(here(), home(), user_home(user_environ()))
     builder = target.builder
     return notes_on(builder.workspace, builder.home, user_home(builder.environ))

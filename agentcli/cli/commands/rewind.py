@@ -19,7 +19,7 @@ import json
 from typing import Annotated, Any
 
 from agentcli.app.undo import rewind as rewind_session
-from agentcli.cli.command import Command, CommandTarget, Report, StoredSession
+from agentcli.cli.command import Command, CommandTarget, Report, ShellTarget
 from agentcli.cli.commands.undo import restored
 from agentcli.cli.options import Json, SessionOption, SessionOrNewest, number, option
 from agentcli.cli.sessions.selector import selected_session
@@ -64,7 +64,7 @@ def in_shell(
     session: SessionOption = None,
     as_json: Json = False,
 ) -> int:
-    target = StoredSession(selected_session(named, session))
+    target = ShellTarget(selected_session(named, session))
     part = "" if files == conversation else "files" if files else "conversation"
     message = ""
     if to is None:

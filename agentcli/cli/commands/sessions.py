@@ -12,7 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Annotated
 
-from agentcli.cli.command import Command, CommandTarget, Report, StoredSession, folder_of
+from agentcli.cli.command import Command, CommandTarget, Report, ShellTarget, folder_of
 from agentcli.cli.options import (
     Everywhere,
     Json,
@@ -160,7 +160,7 @@ def show_session(
     """
     folder = selected_session(named, session, last=last)
     if cost:
-        cost_of(StoredSession(folder)).show(as_json=as_json)
+        cost_of(ShellTarget(folder)).show(as_json=as_json)
         return
     record = read_session(folder)
     if event is not None:
@@ -290,7 +290,7 @@ def rename(
     Examples:
       agent sessions rename parser reader
     """
-    named(StoredSession(find(home(), session)), name).show(as_json=as_json)
+    named(ShellTarget(find(home(), session)), name).show(as_json=as_json)
 
 
 def named(target: CommandTarget, name: str) -> Report:

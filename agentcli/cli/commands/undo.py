@@ -19,7 +19,7 @@ from typing import Annotated, Any
 
 from agentcli.app.undo import UndoResult
 from agentcli.app.undo import undo as undo_steps
-from agentcli.cli.command import Command, CommandTarget, Report, StoredSession
+from agentcli.cli.command import Command, CommandTarget, Report, ShellTarget
 from agentcli.cli.commands.diff import change_as_dict, change_line
 from agentcli.cli.options import argument, number, option
 from agentcli.errors import UsageError
@@ -41,7 +41,7 @@ def undo(
         try:
             done = undo_steps(session, count, force=force)
         except UsageError as error:
-            if not isinstance(target, StoredSession):
+            if not isinstance(target, ShellTarget):
                 again = f"/undo {count} {FORCE}"
                 error.hint = f"{again} loses these changes" if FORCE in error.hint else ""
             raise
@@ -50,7 +50,7 @@ def undo(
 
 def restored(target: CommandTarget, session_id: str, done: UndoResult, part: str) -> Report:
     """Report what was undone; `part` of the session leads back: "files", "conversation", ""."""
-    in_shell = isinstance(target, StoredSession)
+    in_shell = isinstance(target, ShellTarget)
     most = len(done.changes) if in_shell and not sys.stdout.isatty() else _MOST_SHOWN
     rows = list(map(change_line, done.changes[:most]))
     if more := len(done.changes[most:]):

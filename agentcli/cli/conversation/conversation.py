@@ -35,7 +35,7 @@ from agentcli.evidence.deferred import DeferredEvidence
 from agentcli.interrupts import shield, unshielded
 from agentcli.sessions import inbox
 from agentcli.sessions.history import SessionTotals
-from agentcli.sessions.session import Session, Subscriber
+from agentcli.sessions.session import SessionLog, Subscriber
 from agentcli.sessions.state import AgentState
 from agentcli.settings import Settings
 from agentcli.ui.notices import error_line
@@ -187,7 +187,7 @@ class Conversation:
     # --- sessions
 
     @property
-    def session(self) -> Session:
+    def session(self) -> SessionLog:
         """The open session. Raises UsageError while there is none."""
         if self.opened is None:
             raise UsageError("there is no session yet", hint="type what to do first")
@@ -259,13 +259,13 @@ class Conversation:
         self.status.follow(opened.session, self.builder.catalog())
 
     @contextmanager
-    def session_at_rest(self) -> Iterator[Session]:
+    def session_at_rest(self) -> Iterator[SessionLog]:
         """Yield the session with no work running in it, so that its files and its past can be
         changed; it is reopened afterwards. Raises UsageError while there is none."""
         folder = self.session.folder
         self.close_session()
         try:
-            with Session.open(folder) as session:
+            with SessionLog.open(folder) as session:
                 yield session
         finally:
             self.open(folder)
@@ -327,7 +327,7 @@ class Conversation:
     def _planning(self) -> bool:
         return self.settings.agent.planning
 
-    def _subscribers(self, session: Session) -> Sequence[Subscriber]:
+    def _subscribers(self, session: SessionLog) -> Sequence[Subscriber]:
         self._renderer.expect(session.pending_actions())
         self._notifier = notifier_of(session, self.settings.ui)
         self._evidence = DeferredEvidence(session.events)

@@ -11,7 +11,7 @@ from agentcli.events import Action, Event, Progress
 from agentcli.events.observations import SessionStartedObservation
 from agentcli.events.progress import Notice
 from agentcli.llm.catalog import Catalog
-from agentcli.sessions.session import Session
+from agentcli.sessions.session import SessionLog
 from agentcli.settings import Settings
 from agentcli.ui.renderer import TerminalRenderer
 from agentcli.ui.screen import Kind
@@ -84,10 +84,10 @@ class ConversationStatus:
 
     def __init__(self, model: str) -> None:
         self.model = model
-        self._session: Session | None = None
+        self._session: SessionLog | None = None
         self._window = self._prompt_tokens = self._cached_tokens = 0
 
-    def follow(self, session: Session, catalog: Catalog) -> None:
+    def follow(self, session: SessionLog, catalog: Catalog) -> None:
         self._session = session
         self.model = session.state.model
         self._window = catalog.context_tokens(self.model)

@@ -11,7 +11,7 @@ from agentcli.agent.replies import last_answer
 from agentcli.app.attachments import BEFORE_MENTIONED, attached, with_images
 from agentcli.sessions import inbox
 from agentcli.sessions.finder import find
-from agentcli.sessions.session import Session, read_session
+from agentcli.sessions.session import SessionLog, read_session
 from agentcli.ui.prompt.control import Submission
 
 MENTION = "@session:"
@@ -41,7 +41,7 @@ def _summary_of(folder: Path, name: str) -> str:
 class SessionMailbox:
     """The messages that wait for a session."""
 
-    session: Session
+    session: SessionLog
     home: Path
     objection: Callable[[Path], str]
     """Says why an image may not be read."""

@@ -36,7 +36,7 @@ from agentcli.evidence.deferred import DeferredEvidence
 from agentcli.sandbox.selection import BUBBLEWRAP
 from agentcli.sessions.history import SessionTotals
 from agentcli.sessions.inbox import left_in_tmp
-from agentcli.sessions.session import NoSecrets, Session, Subscriber
+from agentcli.sessions.session import NoSecrets, SessionLog, Subscriber
 from agentcli.sessions.state import AgentState
 from agentcli.settings import UISettings
 from agentcli.system.programs import user_environ
@@ -64,7 +64,7 @@ def failure_result(error: AgentError | OSError) -> TurnResult:
 
 
 def summarise_run(
-    session: Session | None,
+    session: SessionLog | None,
     done: SessionTotals,
     evidence: Evidence,
     result: TurnResult,
@@ -111,7 +111,7 @@ def _has_news(evidence: Evidence, changed: Sequence[str], done: SessionTotals) -
     return bool(changed) or (done.first_id is not None and newest >= done.first_id)
 
 
-def _tmp_files(session: Session, folder: Path, since_s: float) -> tuple[str, ...]:
+def _tmp_files(session: SessionLog, folder: Path, since_s: float) -> tuple[str, ...]:
     """Return the files left in /tmp, if commands have a /tmp of their own."""
     start = newest(session.events, SessionStartedObservation)
     if start is None or start.sandbox != BUBBLEWRAP or str(TMP) in (start.writable or ()):
@@ -119,7 +119,7 @@ def _tmp_files(session: Session, folder: Path, since_s: float) -> tuple[str, ...
     return left_in_tmp(folder, since_s, named_before(session.events))
 
 
-def notifier_of(session: Session, settings: UISettings) -> TerminalNotifier:
+def notifier_of(session: SessionLog, settings: UISettings) -> TerminalNotifier:
     """Return a subscriber for `session`; close it when the session is closed."""
     chosen = NotifierSettings(settings.notify, settings.notify_after_s, settings.title)
     label = session.state.name or session.state.title
@@ -137,7 +137,7 @@ class OutcomeReporter:
         self._exit_code: int | None = None
         self._is_working = False
         self._unheard: BrokenPipeError | OutputError | None = None
-        self.session: Session | None = None
+        self.session: SessionLog | None = None
         self.renderer = TerminalRenderer(
             sys.stderr,
             quiet=flags.quiet,
@@ -150,7 +150,7 @@ class OutcomeReporter:
         self._notifies: UISettings | None = None
         self._notifier: TerminalNotifier | None = None
 
-    def subscribers(self, session: Session) -> list[Subscriber]:
+    def subscribers(self, session: SessionLog) -> list[Subscriber]:
         self.session = session
         self._evidence = DeferredEvidence(session.events)
         self.renderer.expect(session.pending_actions())

@@ -18,7 +18,7 @@ from agentcli.errors import SessionError
 from agentcli.events import Event, Progress
 from agentcli.interrupts import shield
 from agentcli.sessions import inbox
-from agentcli.sessions.session import Session
+from agentcli.sessions.session import SessionLog
 from agentcli.ui.summary import count
 from agentcli.ui.text import printable
 
@@ -48,7 +48,7 @@ class TypedAhead:
     user, which has the terminal to itself. Ctrl-C, Ctrl-Z and Ctrl-\\ stay signals.
     """
 
-    session: Session
+    session: SessionLog
     show: Callable[[str], None]
     tell: Callable[[str], None]
     _before: list[Any] | None = None

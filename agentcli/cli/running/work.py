@@ -36,7 +36,7 @@ from agentcli.errors import SetupNeeded, UsageError
 from agentcli.events.progress import Notice
 from agentcli.sessions import inbox
 from agentcli.sessions.finder import free_name
-from agentcli.sessions.session import Session, SessionRecord, Subscriber, read_session
+from agentcli.sessions.session import SessionLog, SessionRecord, Subscriber, read_session
 from agentcli.ui.text import say_note
 from agentcli.ui.tty import can_ask
 
@@ -192,7 +192,7 @@ class ContinuedSession:
         said = self.read(builder)
         required = requirement_spec(builder.settings.run, self.flags.output_schema, builder.environ)
 
-        def subscribers(session: Session) -> Sequence[Subscriber]:
+        def subscribers(session: SessionLog) -> Sequence[Subscriber]:
             self._tell_summary(session)
             if said.piped is not None and required is None:
                 self._tell_dropped(session)
@@ -233,7 +233,7 @@ class ContinuedSession:
             piped = piped_beside(builder, self.flags.no_stdin)
         return UserInput(message, piped, attached(self.flags.images or (), builder.why_unread))
 
-    def _tell_summary(self, session: Session) -> None:
+    def _tell_summary(self, session: SessionLog) -> None:
         with suppress(OSError):
             warn_unfinished_restore(session)
         if self.flags.quiet:
@@ -249,7 +249,7 @@ class ContinuedSession:
             else:
                 print(one_line(summary), file=sys.stderr)
 
-    def _tell_dropped(self, session: Session) -> None:
+    def _tell_dropped(self, session: SessionLog) -> None:
         """Say which unmet requirements of the earlier work no longer hold, as this is new work."""
         if self.flags.quiet or not session.state.required or session.state.exit_code == 0:
             return

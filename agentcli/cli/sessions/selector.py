@@ -15,7 +15,7 @@ from agentcli.cli.user_paths import home
 from agentcli.errors import UsageError
 from agentcli.sessions.finder import find, newest
 from agentcli.sessions.history import unfinished_restore
-from agentcli.sessions.session import Session
+from agentcli.sessions.session import SessionLog
 from agentcli.sessions.staging import sweep
 from agentcli.ui.text import printable, say_note
 
@@ -28,7 +28,7 @@ def clean_up_interrupted_work() -> None:
     empty_pool(home())
 
 
-def warn_unfinished_restore(session: Session) -> None:
+def warn_unfinished_restore(session: SessionLog) -> None:
     """Report that a restore of files was cut off because its process ended."""
     if begun := unfinished_restore(session.events):
         say_note(

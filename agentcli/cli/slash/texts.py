@@ -23,7 +23,7 @@ from agentcli.events.actions import CmdRunAction, TaskTrackingAction
 from agentcli.events.conversation import newest, newest_first
 from agentcli.events.observations import SessionStartedObservation
 from agentcli.sessions.export import EXPORTERS, exporter, trajectory_of
-from agentcli.sessions.session import Session, read_session
+from agentcli.sessions.session import SessionLog, read_session
 from agentcli.system.homes import expanded
 from agentcli.ui.calls import call_lines
 from agentcli.ui.prompt.control import Completion
@@ -49,7 +49,7 @@ def status(conversation: Conversation, argument: str) -> None:
     conversation.print(*lines)
 
 
-def _session(session: Session) -> Iterator[tuple[str, str]]:
+def _session(session: SessionLog) -> Iterator[tuple[str, str]]:
     state = session.state
     yield "session", f"{state.name} ({session.id})" if state.name else session.id
     yield "task", state.title
@@ -66,7 +66,7 @@ def _settings(conversation: Conversation) -> Iterator[tuple[str, str]]:
     yield "agent", __version__
 
 
-def _sandbox(session: Session) -> str:
+def _sandbox(session: SessionLog) -> str:
     start = newest(session.events, SessionStartedObservation)
     if start is None or start.sandbox == "none":
         return "none: commands run with all your rights"
