@@ -116,8 +116,6 @@ class EvidenceFold:
         """What may have changed files since the last checkpoint compared them."""
         self._explained: set[str] = set()
         """Files whose change since that checkpoint was recorded by its own event."""
-        self._outside = True
-        """Whether the session has run nothing since that checkpoint."""
 
     @classmethod
     def of(cls, events: Iterable[Event]) -> EvidenceFold:
@@ -155,7 +153,7 @@ class EvidenceFold:
             case DelegateObservation():
                 self._delegated(event)
             case IPythonRunCellObservation() | MCPObservation() | ToolResultObservation():
-                self._ran(_PossibleChange(event.id))
+                self._unseen.append(_PossibleChange(event.id))
 
     def _begin(self, event: SessionStartedObservation) -> None:
         """A process opens the session: commands of an earlier one are gone, their outcome
@@ -171,7 +169,6 @@ class EvidenceFold:
 
     def _edited(self, event: FileEditObservation | FileWriteObservation) -> None:
         path = self._relative(event.path)
-        self._outside = False
         if self._digests.get(path) != event.digest and not path.startswith(_NO_WORK):
             self._change(path, event.id)
         self._digests[path] = event.digest
@@ -181,10 +178,6 @@ class EvidenceFold:
         known = self._changes.get(path)
         end = first if last is None else last
         self._changes[path] = _Change(first, max(end, known.last if known else end))
-
-    def _ran(self, what: _PossibleChange) -> None:
-        self._unseen.append(what)
-        self._outside = False
 
     def _checkpoint(self, event: CheckpointObservation | NullObservation) -> None:
         """Attribute what differs from the previous checkpoint to what ran in between."""
@@ -201,7 +194,7 @@ class EvidenceFold:
         """Return the events between which a change seen at `event_id` happened: those of the
         commands that may have made it, the last tests if nothing else ran, or `event_id` if
         nothing ran."""
-        ran = [] if self._outside else [what for what in self._unseen if what.may_change()]
+        ran = [what for what in self._unseen if what.may_change()]
         others = [what.at for what in ran if not what.only_tests]
         if others:
             return others[0], others[-1]
@@ -216,7 +209,6 @@ class EvidenceFold:
     def _reset_at_checkpoint(self) -> None:
         self._unseen.clear()
         self._explained.clear()
-        self._outside = True
 
     # What was run ------------------------------------------------------------------------------
 
@@ -249,7 +241,7 @@ class EvidenceFold:
 
             tests = tests_in(command)
         only_tests = tests is not None and len(tests.changed_after) < len(tests.tests)
-        self._ran(_PossibleChange(event_id, command, only_tests))
+        self._unseen.append(_PossibleChange(event_id, command, only_tests))
         return _RunningCommand(command, tests, event_id, folder)
 
     def _job_looked_at(self, event: CmdOutputObservation) -> None:
@@ -309,7 +301,7 @@ class EvidenceFold:
         """Count the user's check as tests."""
         outcome: Outcome = "passed" if event.met else "failed"
         shown = TestRun(event.id, _short(event.command), _CHECK, outcome)
-        self._ran(_PossibleChange(event.id, only_tests=True))
+        self._unseen.append(_PossibleChange(event.id, only_tests=True))
         self._add(_Run(shown, event.id, None, None))
 
     def _delegated(self, event: DelegateObservation) -> None:

@@ -142,8 +142,8 @@ def write_below(top: Path, files: Iterable[RecordedFile], workspace: Path) -> No
     """Write these files and the folder `workspace` below `top`, and nothing anywhere else: no
     symlink is followed, whoever made it. What is there and not a folder makes way for one. Raises
     SessionError before anything is written if they don't fit together, OSError."""
-    worked_in = str(workspace.relative_to(top))
-    final = _fitting(files, worked_in)
+    recorded = {file.path: file for file in files}
+    final = _fitting(recorded, str(workspace.relative_to(top)))
     modes: dict[bytes, int] = {}
     writer = FolderWriter(top)
     try:
@@ -152,7 +152,7 @@ def write_below(top: Path, files: Iterable[RecordedFile], workspace: Path) -> No
             if not file.gone:
                 modes |= dict.fromkeys(_make_room(writer, path), _OF_FOLDERS)
             if file.is_folder:
-                if writer.make_folder(path) or name != worked_in:
+                if writer.make_folder(path) or name in recorded:
                     modes[path] = file.mode
                 continue
             writer.remove_all(path)
@@ -168,11 +168,11 @@ def write_below(top: Path, files: Iterable[RecordedFile], workspace: Path) -> No
         raise OSError(f"{os.fsdecode(path)}: {why}")
 
 
-def _fitting(files: Iterable[RecordedFile], workspace: str) -> dict[str, RecordedFile]:
-    """Return the last entry of each path. Raises SessionError if there is one below a path that is
-    then no folder, or if the session's `workspace` is none: it would work elsewhere."""
+def _fitting(recorded: Mapping[str, RecordedFile], workspace: str) -> dict[str, RecordedFile]:
+    """Return what to write by path. Raises SessionError if there is something below a path that is
+    not a folder, or if the session's `workspace` is none: it would work elsewhere."""
     final = {} if workspace == "." else {workspace: RecordedFile(workspace, mode=_OF_FOLDERS)}
-    final |= {file.path: file for file in files}
+    final |= recorded
     if workspace in final and not final[workspace].is_folder:
         raise SessionError(f"its files can't be written: {workspace} is no folder to work in")
     for path, file in final.items():

@@ -43,9 +43,19 @@ def test_of_the_time_a_fifth_is_kept_but_30_s_at_most(max_time_s, kept):
     assert limits_of(max_time_s=max_time_s, summary_at_limit=False).reserve_s() == 0
 
 
-def test_faults_count_before_limits():
-    state = State(bad_calls=5, local_iteration=100, last_error="no such tool")
-    assert limits_of().ending_at_limit(state).reason == "bad_calls"
+@pytest.mark.parametrize(
+    ("bad_calls", "bad_replies", "reason", "exit_code"),
+    [
+        (3, 2, "bad_calls", 1),
+        (3, 0, "bad_calls", 1),
+        (2, 2, "bad_replies", 4),
+        (2, 1, "max_turns", 6),
+    ],
+)
+def test_faults_count_before_limits(bad_calls, bad_replies, reason, exit_code):
+    state = State(bad_calls=bad_calls, bad_replies=bad_replies, local_iteration=100)
+    ending = limits_of(max_bad_calls=3, max_bad_replies=2, max_turns=9).ending_at_limit(state)
+    assert (ending.reason, ending.exit_code) == (reason, exit_code)
 
 
 def test_the_end_of_the_time_interrupts_whatever_is_going_on():

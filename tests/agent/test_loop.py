@@ -5,11 +5,14 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from agentcli import interrupts
+from agentcli.agent.ending import MAX_TURNS, Ending
 from agentcli.agent.loop import run_turn
+from agentcli.agent.think import _tell_if_cut, write_summary
 from agentcli.errors import LLMError, LLMErrorKind, TurnInterrupted
 from agentcli.events import Event, Source
 from agentcli.events.actions import CondensationAction, MessageAction
@@ -256,6 +259,23 @@ def test_the_summary_stays_the_answer_until_something_is_done(session):
     run_turn(agent_of(says("", "a"), says("Half of it."), limits=limits), session)
     again = run_turn(agent_of(limits=limits), session)
     assert (again.exit_code, again.answer) == (6, "Half of it.")
+
+
+def test_there_is_no_summary_of_nothing_done_since_the_user_spoke(session):
+    run_turn(agent_of(says("", "a"), says("Done.")), session)
+    session.emit(MessageAction(content="and now?", source=Source.USER))
+    assert not write_summary(agent_of(), session, Ending(AgentState.PAUSED, MAX_TURNS), None)
+    assert said_by_environment(session) == []
+
+
+@pytest.mark.parametrize(("share", "is_told"), [(0, False), (0.74, True), (0.76, False)])
+def test_it_is_told_once_if_a_server_seems_to_cut_what_it_is_sent(session, share, is_told):
+    session.emit(MessageAction(content="word " * 10_000, source=Source.USER))
+    agent, notices = agent_of(), []
+    session.subscribe(SimpleNamespace(on_progress=notices.append))
+    for _ in range(2):
+        _tell_if_cut(agent, session, int(share * agent.memory.tokens(session.events)))
+    assert len(notices) == is_told
 
 
 def test_a_call_that_would_be_too_dear_is_asked_without_reserve_only_as_the_first(session):

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentcli.agent.ending import Ending
-from agentcli.agent.stuck import WAITING, check_progress
+from agentcli.agent.stuck import WAITING, action_key, check_progress
 from agentcli.events.actions import MessageAction
 from agentcli.sessions.state import State
 from tests.agent.histories import History, bash, cell, edit, job, read, refused
@@ -199,6 +199,39 @@ def test_the_part_of_an_output_that_was_not_shown_counts(tmp_path):
     for number in range(4):
         (tmp_path / f"bash-000000-{number}.txt").write_text("begin\n7\nend")
     assert outcome(history) == "same_result"
+
+
+@pytest.mark.parametrize(("at", "counts"), [(0, True), (2_500_000, False), (4_999_999, True)])
+def test_of_a_long_output_the_first_and_last_two_megabytes_count(tmp_path, at, counts):
+    history = History()
+    for number in range(4):
+        data = bytearray(b"." * 5_000_000)
+        data[at] = ord("a") + number
+        (tmp_path / f"{number}.txt").write_bytes(data)
+        history.step(bash("./report", "begin … end", full=str(tmp_path / f"{number}.txt")))
+    assert outcome(history) == ("" if counts else "same_result")
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "is_same"),
+    [
+        ('{"a": 1, "b": 2}', '{"b": 2, "a": 1}', True),
+        ('{"a": 1, "risk": "high", "reason": "x"}', '{"a": 1, "thought": "y"}', True),
+        ('{"a": 1}', '{"a": 2}', False),
+        ("{not JSON", "{not JSON", True),
+        ("{not JSON", "{nor this", False),
+        ("[" * 100_000, "[" * 100_000, True),
+        ("", "{}", True),
+    ],
+)
+def test_calls_are_the_same_by_what_their_arguments_ask_for(one, other, is_same):
+    action, _ = bash("x")
+
+    def key(raw: str) -> str:
+        call = action.tool_call_metadata.model_copy(update={"raw_arguments": raw})
+        return action_key(action.model_copy(update={"tool_call_metadata": call}))
+
+    assert (key(one) == key(other)) is is_same
 
 
 def test_a_session_from_elsewhere_names_no_file_that_hangs(tmp_path):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agentcli.events import Event
+from agentcli.events import Event, ReplyPart
 from agentcli.events.actions import CmdRunAction, FileEditAction, RewindAction
 from agentcli.events.observations import (
     CheckpointObservation,
@@ -18,7 +18,8 @@ from agentcli.events.observations import (
     SessionStartedObservation,
 )
 from agentcli.evidence import Evidence
-from agentcli.evidence.fold import child_tests, evidence_of
+from agentcli.evidence.deferred import DeferredEvidence
+from agentcli.evidence.fold import EvidenceFold, child_tests, evidence_of
 
 
 class Log:
@@ -171,12 +172,15 @@ def test_changed_tests_that_nothing_ran_are_named():
 def test_where_the_shell_is_counts():
     log = begun().edit("app/tests/test_a.py").run("cd app", cwd="/w/app")
     assert log.run("pytest tests/test_a.py", cwd="/w/app").end().never_run == ()
+    log = begun().edit("app/tests/test_a.py").run("cd docs", cwd="/w/docs")
+    assert log.run("pytest", cwd="/w/docs").end().never_run == ("app/tests/test_a.py",)
 
 
 def test_tests_in_a_scratch_folder_say_nothing_of_the_workspace():
     log = begun().edit("a.py").run("cd /tmp/t && pytest").run("pytest /tmp/t/test_x.py")
     assert log.end("a.py").status == "not_run"
     assert begun().edit("a.py").run("cd / && pytest w/tests /tmp/t").end("a.py").status == "passed"
+    assert begun().edit("a.py").run("pytest /tmp/t && pytest").end("a.py").status == "passed"
 
 
 def test_nothing_changed_and_nothing_run_is_nothing():
@@ -258,3 +262,22 @@ def test_an_imported_log_proves_the_same():
         for event in log.events
     ]
     assert evidence_of(imported) == before
+
+
+def test_nothing_is_gathered_before_the_first_reply_unless_the_evidence_is_asked_for(monkeypatch):
+    gathered = []
+    monkeypatch.setattr(
+        EvidenceFold, "of", lambda events: gathered.extend(events) or EvidenceFold()
+    )
+    first, reply = (
+        begun().events,
+        CmdRunAction(command="ls", reply=ReplyPart(id="r", index=0, total=1)),
+    )
+    deferred = DeferredEvidence(first[:1])
+    deferred.on_event(first[1])
+    assert gathered == []
+    deferred.on_event(reply)
+    assert gathered == [*first, reply]
+    gathered.clear()
+    assert DeferredEvidence(first).evidence == Evidence()
+    assert gathered == first

@@ -177,3 +177,8 @@ def test_no_output_takes_long_to_read(output):
         began = time.process_time()
         outcome_of(read(script), 0, 1, output)
         assert time.process_time() - began < 1
+
+
+@pytest.mark.parametrize(("others", "is_read"), [(499, True), (500, False)])
+def test_a_script_of_five_hundred_commands_is_read(others, is_read):
+    assert bool(read("pytest;" + "true;" * others).tests) is is_read

@@ -7,7 +7,7 @@ import stat
 import tempfile
 from pathlib import Path
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from agentcli.errors import SessionError
@@ -32,6 +32,7 @@ FILES = st.one_of(
     st.lists(st.lists(FILES, max_size=8), min_size=1, max_size=4),
     st.sampled_from(["", "a", "a/b"]),
 )
+@example([[], [RecordedFile("a", mode=0o500)]], "a")
 def test_nothing_is_written_outside_and_the_last_entry_of_a_path_counts(groups, worked_in):
     with tempfile.TemporaryDirectory() as base:
         top, outside = Path(base, "top"), Path(base, "outside")
