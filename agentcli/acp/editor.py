@@ -224,7 +224,8 @@ class EditorApprover:
         after = text_after(action, current, new or "")
         if current is not None and after is not None:
             return change_rows(current, after)
-        return change_rows(action.old_str or "", new or "")
+        pairs = [(old, text) for old, text, _ in action.replacements] or [("", new or "")]
+        return [row for pair in pairs for row in change_rows(*pair)]
 
     def _written(self, question: str, options: Sequence[str]) -> str | None:
         fields = {"answer": ElicitationStringPropertySchema(type="string", title="Answer")}

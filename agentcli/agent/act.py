@@ -10,7 +10,12 @@ from itertools import groupby
 from agentcli.agent.agent import Agent
 from agentcli.errors import ConfigError, TurnInterrupted
 from agentcli.events import Action, Observation
-from agentcli.events.actions import AgentDelegateAction, AgentFinishAction
+from agentcli.events.actions import (
+    AgentDelegateAction,
+    AgentFinishAction,
+    FileEditAction,
+    FileWriteAction,
+)
 from agentcli.events.observations import (
     DecisionObservation,
     ErrorObservation,
@@ -23,6 +28,8 @@ from agentcli.sessions.session import SessionLog
 from agentcli.sessions.state import AgentState
 
 _NOTHING_RUN = "Nothing of this call was run."
+_AFTER_EDIT = "Not run: an edit before it in the same reply failed, so files are not as it expects."
+_EDITS = (FileEditAction, FileWriteAction)
 _BETWEEN_PARTS = re.compile(r"[;\n|]|&&")
 
 
@@ -60,6 +67,13 @@ class PermissionChecker:
         if reply in self._refused:
             why = "Not run: the call before it was refused."
             self._session.emit(ErrorObservation(error_id="not_run", content=why, cause=action.id))
+            return False
+        if self._agent.tools.effect(action) == "execute" and _follows_failed_edit(
+            self._session, action
+        ):
+            self._session.emit(
+                ErrorObservation(error_id="not_run", content=_AFTER_EDIT, cause=action.id)
+            )
             return False
         if self._is_allowed(action):
             return True
@@ -133,6 +147,22 @@ class PermissionChecker:
         refused = UserRejectObservation(cause=action.id, reason=reason, content=content)
         self._session.emit(refused)
         return False
+
+
+def _follows_failed_edit(session: Session, action: Action) -> bool:
+    """Whether an edit that came before `action` in the same reply could not be made."""
+    if action.reply is None:
+        return False
+    failed: set[int | None] = set()
+    for event in reversed(session.events):
+        if isinstance(event, ErrorObservation) and event.error_id not in ("not_run", "no_change"):
+            failed.add(event.cause)
+        elif event.reply is not None:
+            if event.reply.id != action.reply.id:
+                return False
+            if event.id < action.id and event.id in failed and isinstance(event, _EDITS):
+                return True
+    return False
 
 
 def _refusal(decision: DecisionObservation, action: Action) -> str:

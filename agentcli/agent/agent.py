@@ -34,6 +34,9 @@ class LLM(Protocol):
 
 class Tools(Protocol):
     def has(self, name: str) -> bool: ...
+    def effect(self, action: Action) -> str:
+        """Return what the action can do at most: read, write, execute or network."""
+
     def parse(self, call: ToolCall) -> Action: ...
     def runs_beside_others(self, action: Action) -> bool: ...
     def permit(self, path: str) -> None:

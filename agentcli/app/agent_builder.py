@@ -361,6 +361,7 @@ class AgentBuilder:
             return policy, None
         of_session = (parts.session, parts.tools, parts.context)
         checkpointer = build_checkpointer(*of_session, policy.files_to_keep, agents.changes_files)
+        parts.context.is_kept = checkpointer.holds
         policy.use_coverage(partial(checkpointer.coverage, show_saving(parts.session)))
         return policy, checkpointer
 

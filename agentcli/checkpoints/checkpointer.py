@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -90,6 +91,17 @@ class Checkpointer:
             return None
         self._changed_since = False
         return self._take("turn_end", (), alive)
+
+    def holds(self, path: Path, data: bytes) -> bool:
+        """Whether the newest snapshot has the file at `path` with this content."""
+        tree = self._last_tree()
+        if not tree or self._failure or self._checkpoints is None:
+            return False
+        try:
+            return self._checkpoints.holds(tree, Path(os.path.realpath(path)), data)
+        except SessionError as error:
+            log.warning("what the checkpoint holds is not known: %s", error.message)
+            return False
 
     def may_have_changed(self) -> None:
         """Note that something other than a step has run in the workspace. If a checkpoint was taken

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from agentcli.checkpoints.compare import Change, Comparison, Report
-from agentcli.checkpoints.objects import EMPTY_TREE, CheckpointError, ObjectStore
+from agentcli.checkpoints.objects import EMPTY_TREE, CheckpointError, ObjectStore, object_id
 from agentcli.checkpoints.pack_store import PackStore, link_or_copy
 from agentcli.checkpoints.paths import (
     COMMON,
@@ -110,6 +110,13 @@ class Checkpoints:
         with self._errors("read a checkpoint"):
             paths = self._trees.left_out(_oid(tree)).paths
         return frozenset(Path(os.fsdecode(self._place.absolute(path))) for path in paths)
+
+    def holds(self, tree: str, path: Path, data: bytes) -> bool:
+        """Whether this snapshot has the file at `path` with this content."""
+        inner = self._place.within(path)
+        with self._errors("read a checkpoint"):
+            entry = None if inner is None else self._trees.find(_oid(tree), inner)
+        return entry is not None and entry.oid == object_id(b"blob", data)
 
     def changes(self, old: str, new: str) -> list[Change]:
         """Return the differences by path, with git's own state in words."""

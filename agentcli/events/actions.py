@@ -111,7 +111,8 @@ class FileWriteAction(Action, kind="write", runnable=True):
 
 
 class FileEditAction(Action, kind="edit", runnable=True):
-    """`insert_line` is the line after which `new_str` goes; 0 is the top of the file."""
+    """`insert_line` is the line after which `new_str` goes; 0 is the top of the file. `edits` are
+    further replacements, each with old_str, new_str and replace_all."""
 
     path: str
     command: Literal["str_replace", "insert", "create", "undo_edit", "llm_edit"] = "str_replace"
@@ -119,6 +120,7 @@ class FileEditAction(Action, kind="edit", runnable=True):
     new_str: str | None = None
     insert_line: int | None = None
     replace_all: bool = False
+    edits: tuple[dict[str, Any], ...] = ()
     start: int | None = None
     end: int | None = None
     content: str | None = None
@@ -128,6 +130,16 @@ class FileEditAction(Action, kind="edit", runnable=True):
     def message(self) -> str:
         verb = {"str_replace": "edit", "undo_edit": "undo the edit of"}.get(self.command)
         return f"{verb or self.command.replace('_', ' ')} {self.path}"
+
+    @property
+    def replacements(self) -> tuple[tuple[str, str, bool], ...]:
+        """Every old text, what replaces it, and whether everywhere; in order."""
+        first = [(self.old_str, self.new_str or "", self.replace_all)] if self.old_str else []
+        more = (
+            (str(e.get("old_str", "")), str(e.get("new_str", "")), bool(e.get("replace_all")))
+            for e in self.edits
+        )
+        return (*first, *more)
 
 
 class SearchAction(Action, kind="grep", runnable=True):

@@ -82,6 +82,7 @@ class FileEditObservation(Observation, kind="edit"):
 
     path: str
     digest: str = ""
+    digest_before: str = ""
     diff: str = ""
     prev_exist: bool = True
     old_content: str | None = None

@@ -173,6 +173,8 @@ class ToolContext:
     """Asks the user a question with these options and returns the answer, or None if there is
     none. If this itself is None, nobody can be asked."""
     judge_url: JudgeURL = lambda url: "deny"
+    is_kept: Callable[[Path, bytes], bool] = lambda path, data: False
+    """Whether the newest checkpoint holds the file at this path with this content."""
 
     @property
     def max_output_chars(self) -> int:

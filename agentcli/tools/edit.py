@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import re
-import unicodedata
-from collections.abc import Callable, Collection, Iterator
-from difflib import SequenceMatcher
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
+
+from pydantic.json_schema import SkipJsonSchema
 
 from agentcli.errors import LLMError, ToolError
 from agentcli.events.actions import FileEditAction
 from agentcli.events.observations import FileEditObservation
-from agentcli.shell.variables import WITHHELD
 from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolResult
-from agentcli.tools.read import numbered, shortened
-from agentcli.tools.write import diff, introduced_error
+from agentcli.tools.near_text import SHOWN_LINES, excerpt, not_found, occurrences
+from agentcli.tools.write import diff, introduced_error, require_seen, told_changes
 from agentcli.workspace.text import TextFile, split_lines
 from agentcli.workspace.tracking import undo_text
 from agentcli.workspace.walk import existing
@@ -23,19 +23,21 @@ from agentcli.workspace.walk import existing
 _MAX_UNDO_BYTES = 256_000
 _CONTEXT_LINES = 2
 _SHOWN_PLACES = 4
-_SHOWN_LINES = 12
-_NOT_WORTH_A_CUT = 4
-_CHANGED_CHARS = 2_000
-_NEIGHBOUR_CHARS = 120
-_MAX_COMPARED_LINES = 20_000
 
 LineRange = tuple[int, int]
 """The first line of new text, counted from 0, and its number of lines."""
 
 
+class Replacement(ToolArguments):
+    old_str: str
+    new_str: str
+    replace_all: SkipJsonSchema[bool] = False
+
+
 class EditArguments(ToolArguments):
     """Change a file: old_str, exact and found once (or replace_all), becomes new_str; or new_str
-    goes after insert_line (0: top); or undo takes back your last edit of it."""
+    goes after insert_line (0: top); or undo takes back your last edit of it. edits: several, in
+    order, all or none."""
 
     path: str
     old_str: str | None = None
@@ -44,6 +46,7 @@ class EditArguments(ToolArguments):
     insert_line: int | None = None
     undo: bool = False
     encoding: str | None = None
+    edits: list[Replacement] | None = None
 
 
 def _edit(args: EditArguments, ctx: ToolContext) -> ToolResult:
@@ -52,16 +55,22 @@ def _edit(args: EditArguments, ctx: ToolContext) -> ToolResult:
     file = ctx.files.read_text(path, args.encoding)
     if args.undo:
         return _undo(args, ctx, path, file)
-    # The call quotes what it replaces, so a file seen only through bash may be edited, too.
-    ctx.files.check(path, file.digest, must_be_known=args.insert_line is not None)
+    changed = ""
     if args.insert_line is not None:
+        require_seen(ctx, path, file)
         text, places = _insert(args, file.text)
     else:
-        text, places = _replace(args, shown, file.text)
+        # The call quotes what it replaces: found once, it is meant, whatever else has changed, and
+        # whether or not the file was read.
+        changed = told_changes(ctx, path, file)
+        try:
+            text, places = _replace(args, shown, file.text)
+        except ToolError as error:
+            told = f"{error.message}\n{changed}".rstrip()
+            raise ToolError(told, error_id=error.error_id) from error
     data, note = save_edit(ctx, path, file, text)
     answer = [f"Edited {shown}{note}:", *_changed_lines(text, places)]
-    if problem := introduced_error(shown, file.text, text):
-        answer.append(problem)
+    answer += filter(None, [changed, introduced_error(shown, file.text, text)])
     return ToolResult("\n".join(answer), data=data)
 
 
@@ -73,10 +82,16 @@ def save_edit(
     old = file.original
     kept = old if len(old.encode(errors="surrogatepass")) <= _MAX_UNDO_BYTES else None
     written = ctx.files.write(path, text, file)
-    ctx.files.edited(path, kept, written.digest)
+    ctx.files.edited(path, kept, written.digest, file.digest)
     shown = ctx.files.show(path)
     change = diff(shown, file.text, text)
-    data = {"path": shown, "digest": written.digest, "diff": change, "old_content": kept}
+    data = {
+        "path": shown,
+        "digest": written.digest,
+        "digest_before": file.digest,
+        "diff": change,
+        "old_content": kept,
+    }
     return data, written.note
 
 
@@ -84,19 +99,47 @@ def save_edit(
 
 
 def _replace(args: EditArguments, shown: str, text: str) -> tuple[str, list[LineRange]]:
-    if not args.old_str or args.new_str is None:
+    """Carry out the replacements one after another, each in the text that the earlier ones left."""
+    wanted = list(args.edits or ())
+    if args.old_str and args.new_str is not None:
+        first = Replacement(
+            old_str=args.old_str, new_str=args.new_str, replace_all=args.replace_all
+        )
+        wanted.insert(0, first)
+    elif not wanted or args.old_str or args.new_str:
         raise ToolError(
-            "Give old_str and new_str, insert_line and new_str, or undo. A new file is made with "
-            "write.",
+            "Give old_str and new_str, insert_line and new_str, edits, or undo. A new file is made "
+            "with write.",
             error_id="invalid_tool_call",
         )
-    old, new = _plain_endings(args.old_str), _plain_endings(args.new_str)
+    spans: list[tuple[int, int]] = []
+    for number, replacement in enumerate(wanted, 1):
+        try:
+            text, spans = _replaced(replacement, shown, text, spans)
+        except ToolError as error:
+            if len(wanted) == 1:
+                raise
+            told = f"None of the {len(wanted)} edits was made. Edit {number}: {error.message}"
+            raise ToolError(told, error_id=error.error_id) from error
+    return text, list(_line_ranges(text, sorted(spans)))
+
+
+def _replaced(
+    wanted: Replacement, shown: str, text: str, spans: list[tuple[int, int]]
+) -> tuple[str, list[tuple[int, int]]]:
+    """Return the text after one replacement, and where in it the new text of this one and of
+    earlier ones is, which was at `spans`."""
+    old, new = _plain_endings(wanted.old_str), _plain_endings(wanted.new_str)
+    if not old:
+        raise ToolError(
+            "old_str is empty. A new file is made with write.", error_id="invalid_tool_call"
+        )
     if old == new:
         raise ToolError("old_str and new_str are equal: nothing to do.", error_id="no_change")
-    starts = list(_occurrences(text, old))
+    starts = list(occurrences(text, old))
     if not starts:
-        raise ToolError(_not_found(shown, text, old), error_id="no_match")
-    if len(starts) > 1 and not args.replace_all:
+        raise ToolError(not_found(shown, text, old), error_id="no_match")
+    if len(starts) > 1 and not wanted.replace_all:
         lines = [text.count("\n", 0, start) + 1 for start in starts[:20]]
         more = ", …" if len(starts) > 20 else ""
         raise ToolError(
@@ -105,21 +148,27 @@ def _replace(args: EditArguments, shown: str, text: str) -> tuple[str, list[Line
             "set replace_all.",
             error_id="several_matches",
         )
-    result = text.replace(old, new)
     growth = len(new) - len(old)
-    places = []
+
+    def moved(at: int) -> int:
+        return at + growth * bisect_right(starts, at - len(old))
+
+    kept = [(moved(start), max(moved(start), moved(end))) for start, end in spans]
+    made = [(s + n * growth, s + n * growth + len(new)) for n, s in enumerate(starts)]
+    return text.replace(old, new), [*kept, *made]
+
+
+def _line_ranges(text: str, spans: list[tuple[int, int]]) -> Iterator[LineRange]:
     line = counted = 0
-    for number, start in enumerate(starts):
-        at = start + number * growth
-        line, counted = line + result.count("\n", counted, at), at
-        places.append((line, len(split_lines(new))))
-    return result, places
+    for start, end in spans:
+        line, counted = line + text.count("\n", counted, start), start
+        yield line, len(split_lines(text[start:end]))
 
 
 def _insert(args: EditArguments, text: str) -> tuple[str, list[LineRange]]:
     lines = split_lines(text)
     at = args.insert_line or 0
-    if args.new_str is None or args.old_str:
+    if args.new_str is None or args.old_str or args.edits:
         raise ToolError("insert_line goes with new_str alone.", error_id="invalid_tool_call")
     if not 0 <= at <= len(lines):
         raise ToolError(f"insert_line must be 0 to {len(lines)}.", error_id="bad_range")
@@ -132,7 +181,7 @@ def _insert(args: EditArguments, text: str) -> tuple[str, list[LineRange]]:
 def _undo(args: EditArguments, ctx: ToolContext, path: Path, file: TextFile) -> ToolResult:
     shown = ctx.files.show(path)
     last = ctx.files.last_edit(path)
-    if args.old_str or args.new_str or args.insert_line is not None:
+    if args.old_str or args.new_str or args.edits or args.insert_line is not None:
         raise ToolError("undo goes alone with path.", error_id="invalid_tool_call")
     if last is None:
         raise ToolError(f"No edit of {shown} is left to undo.", error_id="nothing_to_undo")
@@ -149,21 +198,13 @@ def _undo(args: EditArguments, ctx: ToolContext, path: Path, file: TextFile) -> 
     change = diff(shown, file.text, _plain_endings(text))
     answer = [
         f"Took back the last edit of {shown}:",
-        *change.rstrip("\n").split("\n")[2:][: 2 * _SHOWN_LINES],
+        *change.rstrip("\n").split("\n")[2:][: 2 * SHOWN_LINES],
     ]
     return ToolResult("\n".join(answer), data={"path": shown, "digest": digest, "diff": change})
 
 
 def _plain_endings(text: str) -> str:
     return text.replace("\r\n", "\n")
-
-
-def _occurrences(text: str, old: str) -> Iterator[int]:
-    """Yield the positions at which `str.replace` would replace."""
-    at = text.find(old)
-    while at >= 0:
-        yield at
-        at = text.find(old, at + len(old))
 
 
 def _changed_lines(text: str, places: list[LineRange]) -> Iterator[str]:
@@ -173,134 +214,22 @@ def _changed_lines(text: str, places: list[LineRange]) -> Iterator[str]:
     changed = {line for first, count in shown for line in range(first, first + count)}
     for first, count in shown:
         end = first + count + _CONTEXT_LINES
-        yield from _excerpt(lines, max(first - _CONTEXT_LINES, done), end, changed)
+        yield from excerpt(lines, max(first - _CONTEXT_LINES, done), end, changed)
         done = max(done, end)
     if len(places) > _SHOWN_PLACES:
         rest = ", ".join(str(first + 1) for first, _ in places[_SHOWN_PLACES : _SHOWN_PLACES + 20])
         yield f"[{len(places)} places in all; also at lines {rest}]"
 
 
-def _excerpt(lines: list[str], start: int, end: int, whole: Collection[int]) -> list[str]:
-    """Return lines `start` to `end`, numbered; long ones are shortened, less so those in
-    `whole`."""
-    shown = [
-        shortened(line, _CHANGED_CHARS if number in whole else _NEIGHBOUR_CHARS)
-        for number, line in enumerate(lines[start:end], start)
-    ]
-    out = list(numbered(shown, start + 1))
-    if len(out) > _SHOWN_LINES + _NOT_WORTH_A_CUT:
-        half = _SHOWN_LINES // 2
-        out[half:-half] = [f"[{len(out) - 2 * half} lines not shown]"]
-    return out
-
-
-# --- why nothing was found ----------------------------------------------------------------------
-
-_LOOKALIKES = str.maketrans(
-    {
-        **dict.fromkeys("\u2018\u2019\u201a\u201b\u2032\u00b4`", "'"),
-        **dict.fromkeys("\u201c\u201d\u201e\u201f\u2033", '"'),
-        **dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2015\u2212", "-"),
-        **dict.fromkeys("\u200b\u200c\u200d\u2060\ufeff\u00ad"),
-    }
-)
-
-
-def _alike(line: str) -> str:
-    folded = unicodedata.normalize("NFKC", line).translate(_LOOKALIKES)
-    return " ".join(folded.replace("'", '"').split())
-
-
-_DIFFERENCES: tuple[tuple[str, Callable[[str], str]], ...] = (
-    ("white space at line ends", str.rstrip),
-    ("indentation", str.strip),
-    ("white space", lambda line: re.sub(r"\s+", "", line)),
-    ("quotes, dashes or other look-alike characters", _alike),
-)
-
-
-def _not_found(shown: str, text: str, old: str) -> str:
-    """Return a message with what comes closest to `old`, and how it differs."""
-    head = f"old_str is not in {shown}"
-    without_numbers = re.sub(r"(?m)^ *\d+\t", "", old)
-    if without_numbers != old and without_numbers in text:
-        return f"{head} because it has line numbers in front of its lines: leave them out."
-    if WITHHELD in old and WITHHELD not in text:
-        return (
-            f"{head}: {WITHHELD} stands for a secret that is not shown to you. "
-            "Edit the text beside it, in an old_str without it."
-        )
-    unescaped = old.replace("\\n", "\n").replace("\\t", "\t").replace('\\"', '"')
-    if unescaped != old and unescaped in text:
-        return f'{head} because it is escaped once too often (\\n, \\t or \\" for the characters).'
-    lines = split_lines(text)
-    for difference, simplify in _DIFFERENCES:
-        if found := _simplified_places(lines, old, simplify):
-            excerpts = [
-                line
-                for first, end in found
-                for line in _excerpt(lines, first, end, range(first, end))
-            ]
-            tabs = _indentation(lines, old, found[0]) if difference == "indentation" else ""
-            return "\n".join([f"{head}: it differs only in {difference}{tabs} from:", *excerpts])
-    if closest := _closest(lines, old):
-        excerpt = _excerpt(lines, *closest, whole=range(*closest))
-        return "\n".join([f"{head}. The closest text:", *excerpt])
-    return f"{head}, nor anything like it. Read the file again."
-
-
-def _simplified_places(
-    lines: list[str], old: str, simplify: Callable[[str], str]
-) -> list[tuple[int, int]]:
-    """Return up to three line ranges that equal `old` after `simplify`."""
-    wanted = "\n".join(map(simplify, old.split("\n"))).strip("\n")
-    if not wanted.strip():
-        return []
-    text = "\n".join(map(simplify, lines))
-    return [
-        (first := text.count("\n", 0, at), first + wanted.count("\n") + 1)
-        for at, _ in zip(_occurrences(text, wanted), range(3), strict=False)
-    ]
-
-
-def _indentation(lines: list[str], old: str, place: tuple[int, int]) -> str:
-    """Describe the first pair of lines that differ: ` (old_str: 4 spaces, file: 1 tab)`."""
-    for mine, theirs in zip(old.strip("\n").split("\n"), lines[slice(*place)], strict=False):
-        a, b = (line[: len(line) - len(line.lstrip())] for line in (mine, theirs))
-        if a != b:
-            return f" (old_str: {_blanks(a)}, file: {_blanks(b)})"
-    return ""
-
-
-def _blanks(text: str) -> str:
-    counts = [(text.count("\t"), "tab"), (len(text) - text.count("\t"), "space")]
-    return " and ".join(f"{n} {w}{'s' * (n > 1)}" for n, w in counts if n) or "none"
-
-
-def _closest(lines: list[str], old: str) -> tuple[int, int] | None:
-    """Return the range around the line most like the longest of `old`, if any is similar enough."""
-    if len(lines) > _MAX_COMPARED_LINES:
-        return None
-    wanted = old.strip("\n").split("\n")
-    anchor = max(range(len(wanted)), key=lambda i: len(wanted[i].strip()))
-    matcher = SequenceMatcher(None, "", wanted[anchor].strip()[:300], autojunk=False)
-    best, at = 0.6, -1
-    for number, line in enumerate(lines):
-        matcher.set_seq1(line.strip()[:300])
-        if matcher.real_quick_ratio() > best and matcher.quick_ratio() > best:
-            ratio = matcher.ratio()
-            if ratio > best:
-                best, at = ratio, number
-    if at < 0:
-        return None
-    first = max(at - anchor, 0)
-    return first, first + len(wanted)
-
-
-def _action(*, undo: bool, insert_line: int | None, **given: Any) -> FileEditAction:
+def _action(
+    *, undo: bool, insert_line: int | None, edits: Sequence[Replacement] | None, **given: Any
+) -> FileEditAction:
     command: Any = "str_replace" if insert_line is None else "insert"
     return FileEditAction(
-        command="undo_edit" if undo else command, insert_line=insert_line, **given
+        command="undo_edit" if undo else command,
+        insert_line=insert_line,
+        edits=tuple(dict(edit) for edit in edits or ()),
+        **given,
     )
 
 
@@ -353,7 +282,7 @@ def _llm_edit(args: MergeArguments, ctx: ToolContext) -> ToolResult:
     path, _ = existing(ctx.files, args.path)
     shown = ctx.files.show(path)
     file = ctx.files.read_text(path)
-    ctx.files.check(path, file.digest, must_be_known=True)
+    require_seen(ctx, path, file)
     lines = split_lines(file.text)
     _check_range(args, len(lines))
     if not args.content.strip():

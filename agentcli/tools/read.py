@@ -64,7 +64,7 @@ def run(args: Arguments, ctx: ToolContext) -> ToolResult:
         limit = LARGEST_FILE
     data = ctx.files.read_bytes(path, limit)
     result = _content(args, ctx.files, path, data, room)
-    ctx.files.seen(path, digest(data))
+    ctx.files.seen(path, digest(data), data)
     return result
 
 

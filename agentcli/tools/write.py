@@ -7,17 +7,29 @@ import re
 import warnings
 from collections.abc import Iterator
 from difflib import SequenceMatcher, unified_diff
+from pathlib import Path
 
 from agentcli.errors import ToolError
 from agentcli.events.actions import FileWriteAction
 from agentcli.events.observations import FileWriteObservation
 from agentcli.shell.variables import WITHHELD
 from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolResult
-from agentcli.workspace.text import TextFile, common_ends, load_toml, os_errors_told, split_lines
+from agentcli.tools.read import shortened
+from agentcli.workspace.text import (
+    TextFile,
+    common_ends,
+    digest,
+    load_toml,
+    os_errors_told,
+    split_lines,
+)
 
 MAX_DIFF_CHARACTERS = 60_000
 _MAX_COMPARED_LINES = 20_000
 _MAX_CHECKED_CHARACTERS = 1_000_000
+_SHOWN_ROWS = 40
+_ROW_CHARS = 300
+_UNKNOWN = "how is no longer known, so read it before you rely on the rest of it"
 
 
 class Arguments(ToolArguments):
@@ -35,9 +47,10 @@ def run(args: Arguments, ctx: ToolContext) -> ToolResult:
     with os_errors_told(shown):
         exists = path.exists()
     before: TextFile | None = None
+    replaced = False
     if exists:
         before = ctx.files.read_text(path)
-        ctx.files.check(path, before.digest)
+        replaced = _seen_or_kept(ctx, path, before)
         if args.content.count(WITHHELD) > before.text.count(WITHHELD):
             raise ToolError(
                 f"{WITHHELD} in content stands for a secret in {shown} that is not shown to you; "
@@ -52,9 +65,13 @@ def run(args: Arguments, ctx: ToolContext) -> ToolResult:
     answer = f"Created {shown}: {size}{written.note}."
     if before:
         answer = f"Replaced {shown}: {size}{_summary(old, new)}{written.note}."
-    problem = introduced_error(shown, old, new)
+    lines = [answer]
+    if replaced and old != new:
+        lines += ["You had not read it. It is kept; this is what changed:"]
+        lines += short_diff(shown, old, new)
+    lines += filter(None, [introduced_error(shown, old, new)])
     return ToolResult(
-        f"{answer}\n{problem}" if problem else answer,
+        "\n".join(lines),
         data={
             "path": shown,
             "digest": written.digest,
@@ -62,6 +79,70 @@ def run(args: Arguments, ctx: ToolContext) -> ToolResult:
             "prev_exist": exists,
         },
     )
+
+
+# --- what the model has not seen ------------------------------------------------------------------
+
+
+def _seen_or_kept(ctx: ToolContext, path: Path, now: TextFile) -> bool:
+    """Return whether a file that the model has never seen may be replaced, because the checkpoint
+    before this step holds it. Raises ToolError if not, or if a file that it has seen has changed
+    since."""
+    try:
+        require_seen(ctx, path, now)
+    except ToolError as error:
+        if error.error_id != "file_not_read" or not ctx.is_kept(path, _data(ctx, path, now)):
+            raise
+        return True
+    return False
+
+
+def told_changes(ctx: ToolContext, path: Path, now: TextFile) -> str:
+    """Return what has changed in the file, as text for the model; "" if nothing has."""
+    if not ctx.files.has_changed(path, now.digest):
+        return ""
+    shown, before = ctx.files.show(path), ctx.files.last_seen(path)
+    head = f"{shown} had changed since you last saw it, by a command or by someone else"
+    if before is None:
+        return f"{head}; {_UNKNOWN}."
+    if before.text == now.text:
+        return f"{head}, in its line endings or encoding only."
+    return "\n".join([f"{head}:", *short_diff(shown, before.text, now.text)])
+
+
+def short_diff(shown: str, old: str, new: str) -> list[str]:
+    """Return the rows of a diff without its names, long ones and those in the middle cut."""
+    rows = diff(shown, old, new).rstrip("\n").split("\n")[2:]
+    rows = [shortened(row, _ROW_CHARS) for row in rows]
+    if (more := len(rows) - _SHOWN_ROWS) > 0:
+        half = _SHOWN_ROWS // 2
+        rows[half:-half] = [f"[{more} rows of the diff not shown]"]
+    return rows
+
+
+def require_seen(ctx: ToolContext, path: Path, now: TextFile) -> None:
+    """Raise ToolError unless the model has seen the file as it is `now`. If it has changed, the
+    error shows how, and the model has seen that by then."""
+    try:
+        ctx.files.check(path, now.digest)
+    except ToolError as error:
+        told = told_changes(ctx, path, now)
+        if not told or told.endswith(f"{_UNKNOWN}."):
+            raise
+        if "rows of the diff not shown]" not in told:
+            ctx.files.seen(path, now.digest, _data(ctx, path, now))
+        said = f"Nothing was written. {told}"
+        raise ToolError(said, error_id=error.error_id) from error
+
+
+def _data(ctx: ToolContext, path: Path, file: TextFile) -> bytes:
+    """Return the bytes of a file that has just been read. Raises ToolError if it has changed
+    since."""
+    data = ctx.files.read_bytes(path)
+    if digest(data) != file.digest:
+        ctx.files.check(path, digest(data))
+        raise ToolError(f"{ctx.files.show(path)} is changing right now.", error_id="file_changed")
+    return data
 
 
 # --- what a change changed ----------------------------------------------------------------------

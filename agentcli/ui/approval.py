@@ -117,12 +117,13 @@ def _edit(action: actions.FileEditAction, current: str | None) -> list[ExactLine
     new = action.new_str if action.new_str is not None else action.content
     if action.command == "create":
         return [*exact_lines(action.path), ExactLine(""), *_change(current, new or "")]
-    if new is None and action.old_str is None:
+    if new is None and not action.replacements:
         return head
     after = text_after(action, current, new or "")
     if current is not None and after is not None:
         return [*head, *_change(current, after)]
-    rows = change_rows(f"{action.old_str}\n" if action.old_str else "", f"{new}\n" if new else "")
+    pairs = [(old, text) for old, text, _ in action.replacements] or [("", new or "")]
+    rows = [row for pair in pairs for row in change_rows(*(f"{t}\n" if t else "" for t in pair))]
     return [*head, *(ExactLine(row.text, row.sign, row.style) for row in rows)]
 
 
@@ -135,12 +136,12 @@ def text_after(action: actions.FileEditAction, current: str | None, new: str) ->
         at = action.insert_line
         added = new if new.endswith("\n") or not new else f"{new}\n"
         return "".join([*lines[:at], added, *lines[at:]]) if at <= len(lines) else None
-    if not action.old_str:
-        return None
-    found = current.count(action.old_str)
-    if found == 1 or (found and action.replace_all):
-        return current.replace(action.old_str, new)
-    return None
+    for old, text, everywhere in action.replacements:
+        found = current.count(old)
+        if not found or (found > 1 and not everywhere):
+            return None
+        current = current.replace(old, text)
+    return current if action.replacements else None
 
 
 def _change(old: str | None, new: str) -> Iterator[ExactLine]:

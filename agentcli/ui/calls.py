@@ -352,7 +352,9 @@ def request_lines(action: Action, observation: Observation, width: int) -> list[
             return marked_lines(content, "+")
         case actions.FileEditAction() if not _has_diff(observation):
             new = action.new_str if action.new_str is not None else action.content
-            return [*marked_lines(action.old_str or "", "-"), *marked_lines(new or "", "+")]
+            pairs = [(old, text) for old, text, _ in action.replacements] or [("", new or "")]
+            marked = ((marked_lines(old, "-"), marked_lines(text, "+")) for old, text in pairs)
+            return [line for removed, added in marked for line in (*removed, *added)]
         case actions.MemoryAction(text=text) | actions.AgentDelegateAction(task=text):
             return [[Span(row)] for row in printable(text).split("\n")]
         case actions.ToolCallAction(error=str(), raw_arguments=raw):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections import defaultdict, deque
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -35,6 +35,9 @@ from agentcli.workspace.text import (
 )
 
 MAX_UNDO_STEPS = 20
+_MAX_KEPT_BYTES = 256_000
+"""Longest content of a file that is kept, to tell later what has changed since."""
+_MAX_KEPT_FILES = 64
 
 
 class Written(NamedTuple):
@@ -75,6 +78,7 @@ class FileTracker:
         self.guard = Guard(scope)
         self._scope = scope
         self._digests: dict[str, str] = {}
+        self._contents: OrderedDict[str, tuple[str, bytes]] = OrderedDict()
         self._edits: defaultdict[str, deque[Edit]] = defaultdict(
             lambda: deque(maxlen=MAX_UNDO_STEPS)
         )
@@ -181,10 +185,34 @@ class FileTracker:
             self.guard.judge_writing(target)
             roots = self._scope.writable if self._scope else (self.workspace,)
             notes.append(replace_file(target, data, shown, self.guard.judge_writing, roots))
-        return Written(digest(data), tuple(filter(None, notes)))
+        made = digest(data)
+        self._keep(_key(path), made, data)
+        return Written(made, tuple(filter(None, notes)))
 
-    def seen(self, path: Path, digest: str) -> None:
-        self._digests[_key(path)] = digest
+    def seen(self, path: Path, digest: str, data: bytes | None = None) -> None:
+        """Record that the model knows the file with this digest, and what it contains."""
+        key = _key(path)
+        self._digests[key] = digest
+        if data is not None:
+            self._keep(key, digest, data)
+
+    def _keep(self, key: str, digest: str, data: bytes) -> None:
+        self._contents.pop(key, None)
+        if len(data) <= _MAX_KEPT_BYTES:
+            self._contents[key] = digest, data
+            if len(self._contents) > _MAX_KEPT_FILES:
+                self._contents.popitem(last=False)
+
+    def has_changed(self, path: Path, current: str) -> bool:
+        """Whether the file, whose digest is now `current`, is not as the session last saw it."""
+        return self._digests.get(_key(path), current) != current
+
+    def last_seen(self, path: Path) -> TextFile | None:
+        """Return the file as this session last saw it; None if that was not kept, or is no
+        text."""
+        key = _key(path)
+        kept, data = self._contents.get(key, ("", b""))
+        return self.text_of(path, data) if kept and kept == self._digests.get(key) else None
 
     def check(self, path: Path, current: str | None = None, *, must_be_known: bool = True) -> None:
         """Raise ToolError unless the existing file is as this session last saw it. An unknown file
@@ -204,10 +232,13 @@ class FileTracker:
                 error_id="file_changed",
             )
 
-    def edited(self, path: Path, before: str | None, digest_after: str) -> None:
+    def edited(
+        self, path: Path, before: str | None, digest_after: str, digest_before: str = ""
+    ) -> None:
         """Record an edit of a file whose text was `before`, line endings included."""
         key = _key(path)
-        self._edits[key].append(Edit(before, self._digests.get(key, ""), digest_after))
+        was = digest_before or self._digests.get(key, "")
+        self._edits[key].append(Edit(before, was, digest_after))
         self._digests[key] = digest_after
 
     def last_edit(self, path: Path) -> Edit | None:
@@ -236,7 +267,7 @@ class FileTracker:
         if event.old_content is None and last and last.digest_before == event.digest:
             self.undone(path, event.digest)
         else:
-            self.edited(path, event.old_content, event.digest)
+            self.edited(path, event.old_content, event.digest, event.digest_before)
 
 
 def undo_text(path: Path, edit: Edit, now: TextFile) -> tuple[str, TextFile]:

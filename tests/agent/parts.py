@@ -62,6 +62,9 @@ class Tools:
             name=call.name, raw_arguments=call.arguments, tool_call_metadata=metadata
         )
 
+    def effect(self, action: Action) -> str:
+        return "read"
+
     def runs_beside_others(self, action: Action) -> bool:
         return self.together
 

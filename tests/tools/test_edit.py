@@ -107,13 +107,48 @@ def test_nothing_to_do_is_an_error(use, file):
     assert "write" in failure(use, old_str="", new_str="x").message
 
 
-def test_what_was_never_read_may_be_edited_but_not_what_changed_since(use, file, workspace):
+def test_what_was_never_read_may_be_edited_and_what_changed_since(use, file, workspace):
     (workspace / "b.py").write_text("x")
     use(EDIT, path="b.py", old_str="x", new_str="y")
     assert (workspace / "b.py").read_text() == "y"
     path = file("x\n")
     path.write_text("x changed\n")
-    assert failure(use, old_str="x", new_str="y").error_id == "file_changed"
+    told = use(EDIT, path="a.py", old_str="x", new_str="y").output
+    assert path.read_text() == "y changed\n"
+    assert "-x\n+x changed" in told
+
+
+def test_how_a_file_changed_is_told_only_as_far_as_it_is_known(use, file, ctx):
+    path = file("x\n")
+    path.write_bytes(b"x\r\n")
+    told = use(EDIT, path="a.py", old_str="x", new_str="y").output
+    assert "in its line endings or encoding only" in told
+    path.write_text("z\ny\n")
+    ctx.files._contents.clear()  # as in a process that resumes the session
+    told = use(EDIT, path="a.py", old_str="y", new_str="x").output
+    assert "how is no longer known" in told
+    assert path.read_text() == "z\nx\n"
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    text=st.text("abc\n", max_size=30),
+    pairs=st.lists(
+        st.tuples(st.text("abc\n", min_size=1, max_size=3), st.text("abcd\n", max_size=4))
+    ),
+)
+def test_several_replacements_equal_one_after_another(use, file, text, pairs):
+    assume(pairs and all(old != new for old, new in pairs))
+    path, expected = file(text), text
+    edits = [{"old_str": old, "new_str": new, "replace_all": True} for old, new in pairs]
+    for old, new in pairs:
+        if old not in expected:
+            assert failure(use, edits=edits).error_id == "no_match"
+            assert path.read_text() == text
+            return
+        expected = expected.replace(old, new)
+    use(EDIT, path="a.py", edits=edits)
+    assert path.read_text() == expected
 
 
 def test_a_missing_file_brings_similar_names(use, file, workspace):

@@ -49,7 +49,7 @@ def test_a_file_that_was_not_read_or_has_changed_is_kept(use, workspace):
         use(TOOL, path="a", content="yours\n")
     use(READ, path="a")
     (workspace / "a").write_text("changed by someone\n")
-    with pytest.raises(ToolError, match="changed on disk"):
+    with pytest.raises(ToolError, match="had changed since you last saw it"):
         use(TOOL, path="a", content="yours\n")
     assert (workspace / "a").read_text() == "changed by someone\n"
 
