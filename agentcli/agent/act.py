@@ -149,7 +149,7 @@ class PermissionChecker:
         return False
 
 
-def _follows_failed_edit(session: Session, action: Action) -> bool:
+def _follows_failed_edit(session: SessionLog, action: Action) -> bool:
     """Whether an edit that came before `action` in the same reply could not be made."""
     if action.reply is None:
         return False
