@@ -56,7 +56,9 @@ def run(args: Arguments, ctx: ToolContext) -> ToolResult:
                 f"{WITHHELD} in content stands for a secret in {shown} that is not shown to you; "
                 "writing it would destroy the secret. Use edit on the other lines."
             )
-    written = ctx.files.write(path, args.content, before, args.encoding)
+    # An empty file has no form yet.
+    like = before if before and (before.text or before.bom) else None
+    written = ctx.files.write(path, args.content, like, args.encoding)
     ctx.files.seen(path, written.digest)
     old = before.text if before else ""
     new = args.content.replace("\r\n", "\n") if before else args.content

@@ -17,6 +17,11 @@ BOM_OF = {encoding: bom for bom, encoding in BOMS}
 _RARE_IN_TEXT = bytes([*range(8), 14, 15, *range(16, 27), *range(28, 32), 127])
 
 
+Charset = tuple[str, str]
+"""What another file says of the encoding, and the name of that file."""
+NO_CHARSET: Charset = ("", "")
+
+
 @dataclass(frozen=True, slots=True)
 class Reading:
     """A file's text and how its bytes were understood. `declared` says where the encoding is
@@ -29,9 +34,11 @@ class Reading:
     guessed: bool = False
 
 
-def read_bytes_as_text(data: bytes, name: str = "", charset: str = "") -> Reading | None:
-    """Return the reading of a file called `name`, or None for binary data. `charset` is what an
-    .editorconfig says. What is declared is believed unless the bytes contradict it."""
+def read_bytes_as_text(
+    data: bytes, name: str = "", charset: Charset = NO_CHARSET
+) -> Reading | None:
+    """Return the reading of a file called `name`, or None for binary data. What is
+    declared is believed unless the bytes contradict it."""
     for bom, encoding in BOMS:
         if data.startswith(bom):
             with contextlib.suppress(UnicodeDecodeError):
@@ -50,7 +57,7 @@ def read_bytes_as_text(data: bytes, name: str = "", charset: str = "") -> Readin
     return _guess(data) if western is None else Reading(western, "cp1252")
 
 
-def start_as_text(data: bytes, name: str = "", charset: str = "") -> Reading | None:
+def start_as_text(data: bytes, name: str = "", charset: Charset = NO_CHARSET) -> Reading | None:
     """Like `read_bytes_as_text`, for the beginning of a file, which may end within a character."""
     if data.startswith((BOM_OF["utf-16-le"], BOM_OF["utf-16-be"])):
         return read_bytes_as_text(data[: len(data) // 2 * 2], name, charset)
@@ -61,13 +68,13 @@ def start_as_text(data: bytes, name: str = "", charset: str = "") -> Reading | N
     return read_bytes_as_text(whole, name, charset)
 
 
-def _as_declared(data: bytes, name: str, charset: str) -> Reading | None:
+def _as_declared(data: bytes, name: str, charset: Charset) -> Reading | None:
     """Return the reading as declared; None if nothing is, or it says UTF-8, or the bytes are
     something else."""
     place = AS_IT_DECLARES
     encoding = declaration(data[:DECLARING_BYTES].decode("latin-1"), name)
-    if not encoding and charset:
-        encoding, place = known_encoding(charset), "as .editorconfig says"
+    if not encoding and charset[0]:
+        encoding, place = known_encoding(charset[0]), f"as {charset[1]} says"
         if encoding.startswith("utf-16") and b"\0" not in data:
             return None
     if not encoding or encoding == "utf-8":
@@ -90,11 +97,9 @@ def exactly(data: bytes, encoding: str) -> str | None:
 def known_encoding(name: str) -> str:
     """Return Python's name of a text encoding, "" for one that is not known. UTF-16 without a byte
     order is little endian, as Windows writes it."""
-    plain = name.strip().lower().replace("_", "-")
+    plain = name.strip().lower().replace("_", "-").removesuffix("-bom").removesuffix("-sig")
     if plain in ("utf-16", "utf16", "unicode"):
         return "utf-16-le"
-    if plain in ("utf-8-bom", "utf-8-sig"):
-        return "utf-8"
     with contextlib.suppress(LookupError, ValueError):
         info = codecs.lookup(plain)
         # Codecs such as base64 and rot13 are no encodings of text; the others change its letters.

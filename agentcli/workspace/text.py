@@ -17,6 +17,8 @@ from typing import Any
 from agentcli.errors import ToolError
 from agentcli.workspace.encodings import (
     AS_IT_DECLARES,
+    NO_CHARSET,
+    Charset,
     Reading,
     declaration,
     exactly,
@@ -86,9 +88,9 @@ def split_lines(text: str) -> list[str]:
     return lines if lines[-1] else lines[:-1]
 
 
-def text_file(data: bytes, name: str = "", charset: str = "") -> TextFile | None:
+def text_file(data: bytes, name: str = "", charset: Charset = NO_CHARSET) -> TextFile | None:
     """Split the content of a file called `name` into a TextFile; None for binary data. `charset` is
-    what an .editorconfig says of it."""
+    what another file says of it, and which."""
     found = read_bytes_as_text(data, name, charset)
     return None if found is None else _text_file(found, data)
 

@@ -17,6 +17,7 @@ from agentcli.events.observations import (
     FileReadObservation,
     FileWriteObservation,
 )
+from agentcli.workspace.conventions import Conventions, conventions
 from agentcli.workspace.encodings import CANDIDATES
 from agentcli.workspace.guard import Guard
 from agentcli.workspace.names import display_path, in_outputs, output_name, parse_path, size_text
@@ -144,7 +145,15 @@ class FileTracker:
 
     def text_of(self, path: Path, data: bytes) -> TextFile | None:
         """Split the content of the file at `path` into a TextFile; None for binary data."""
-        return text_file(data, path.name)
+        return text_file(data, path.name, self.conventions(path).charset)
+
+    def conventions(self, path: Path) -> Conventions:
+        """Return what .editorconfig and .gitattributes say of a file, existing or not."""
+
+        def objection(file: Path) -> str:
+            return "" if self.guard.may_read(file) else "may not be read"
+
+        return conventions(Path(os.path.realpath(path)), objection)
 
     def current_text(self, name: str) -> str | None:
         """Return the content of the file that the model means by `name`; None if it can't be
@@ -166,14 +175,16 @@ class FileTracker:
     ) -> Written:
         """Replace or create a file in one step if possible.
 
-        Encoding, BOM and line endings come from `like`, the mode from the file that is replaced;
-        `encoding` is what the caller wants instead. If `path` is a symlink, it stays and its target
-        is written. Raises ToolError if `path` leads to what may not be written, even if one of its
-        folders becomes a symlink meanwhile.
+        Encoding, BOM and line endings come from `like`, the mode from the file that is replaced; a
+        new file follows .editorconfig and .gitattributes. `encoding` is what the caller wants
+        instead. If `path` is a symlink, it stays and its target is written. Raises ToolError if
+        `path` leads to what may not be written, even if one of its folders becomes a symlink
+        meanwhile.
         """
         shown = display_path(path)
-        notes = []
-        like = like or TextFile("", newline=None)
+        notes: list[str] = []
+        if like is None:
+            like, text, notes = self.conventions(path).applied(text)
         if encoding:
             like = to_encoding(like, encoding)
         data, used = encode(text, like, path.name, shown)
