@@ -15,6 +15,22 @@ SLACK_CHARS = 3_000
 call for the rest would cost more."""
 
 
+def lines_before(text: str, size: int) -> str:
+    """Return at most `size` characters from the start of `text`; cut within a line only if it is
+    long."""
+    size = min(size, len(text))
+    cut = text.rfind("\n", 0, size) + 1
+    return text[: cut if cut > size // 2 else size]
+
+
+def lines_after(text: str, size: int) -> str:
+    """Return at most `size` characters from the end of `text`, cut as by `lines_before`."""
+    size = min(size, len(text))
+    begin = len(text) - size
+    cut = text.find("\n", begin) + 1
+    return text[cut if 0 < cut <= begin + size // 2 else begin :]
+
+
 class Role(StrEnum):
     SYSTEM = "system"
     USER = "user"

@@ -46,6 +46,8 @@ from agentcli.messages import (
     ToolCall,
     ToolSchema,
     common_start,
+    lines_after,
+    lines_before,
     without,
 )
 
@@ -268,9 +270,7 @@ def clip(text: str, limit: int = MAX_OBSERVATION_CHARS) -> str:
     """Return `text`, with its middle left out at line boundaries if it is longer than `limit`."""
     if len(text) <= limit + min(SLACK_CHARS, limit // 10):
         return text
-    head, tail = text[: limit * 2 // 3], text[-limit // 3 :]
-    head = head[: head.rfind("\n") + 1] or head
-    tail = tail[tail.find("\n") + 1 :] or tail
+    head, tail = lines_before(text, limit * 2 // 3), lines_after(text, limit - limit * 2 // 3)
     left_out = len(text) - len(head) - len(tail)
     return f"{head}[… {left_out:,} characters are left out here …]\n{tail}"
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from agentcli.messages import SLACK_CHARS
+from agentcli.messages import SLACK_CHARS, lines_after, lines_before
 from agentcli.workspace.names import output_name
 from agentcli.workspace.private import DISK_BYTES, OutputFolder
 
@@ -21,6 +21,9 @@ KEEP_BYTES = 262_144
 HEAD_SHARE = 0.5
 SOURCE_HEAD_SHARE = 0.75
 """The share of the head in what a cut leaves."""
+_MOST_PIECE = 20_000
+"""Bytes of what is left out that one command shows."""
+_LONGEST_CHARACTER = 4
 _SILENT_INTERVAL_S = 0.1
 _LIVE_INTERVAL_S = 0.06
 LIVE_BYTES = 8_192
@@ -298,39 +301,43 @@ class Capture:
         tail = b"".join(self._tail)
         gap = self._total - len(self._head) - len(tail)
         if gap:
-            head_text, tail_text = rewrite(clean(bytes(self._head))), rewrite(clean(tail))
+            first, last = bytes(self._head), tail
         else:
-            head_text = tail_text = rewrite(clean(bytes(self._head) + tail))
-        if not gap and len(head_text) <= max_chars + min(SLACK_CHARS, max_chars):
-            self._discard()
-            return RenderedOutput(head_text, truncated=False, path=None)
+            first = last = bytes(self._head) + tail
+            text = rewrite(clean(first))
+            if len(text) <= max_chars + min(SLACK_CHARS, max_chars):
+                self._discard()
+                return RenderedOutput(text, truncated=False, path=None)
         if self._file is None:
             self._spool(bytes(self._head) + tail)
         self.close()
         head = math.ceil(max_chars * self._head_share)
-        start = _whole_lines_before(head_text, head)
-        end = _whole_lines_after(tail_text, max_chars - head)
-        text = f"{start}{self._missing(start, end)}{end}"
+        start = first[: _head_bytes(first, head)]
+        end = last[len(last) - _tail_bytes(last, max_chars - head) :]
+        follows = first[len(start) : len(start) + max_chars]
+        missing = self._missing(start, end, max_chars, in_lines=b"\n" in follows)
+        text = f"{rewrite(clean(start))}{missing}{rewrite(clean(end))}"
         return RenderedOutput(text, truncated=True, path=str(self._path))
 
-    def _missing(self, start: str, end: str) -> str:
-        """Return the line that stands for what is left out."""
-        size = self._total - len(start.encode()) - len(end.encode())
-        first = start.count("\n") + 1
-        last = self._newlines - end.count("\n")
+    def _missing(self, start: bytes, end: bytes, max_chars: int, *, in_lines: bool) -> str:
+        """Return the line that stands for what is left out. `in_lines`: the first line of that is
+        no longer than a result may be, so that it can be read by its number."""
+        size = self._total - len(start) - len(end)
+        first = start.count(b"\n") + 1
+        last = self._newlines - end.count(b"\n")
         path = output_name(self._path)
         if self.problem:
             where = f"the full output could not be kept: {self.problem}"
-        elif not start.endswith("\n") or last < first:
-            skip = len(start.encode())
-            where = f'see it: tail -c +{skip + 1} "{path}" | head -c 20000'
+        elif not (in_lines and start.endswith(b"\n") and last >= first):
+            most = min(_MOST_PIECE, max_chars, size)
+            where = f'see it: tail -c +{len(start) + 1} "{path}" | head -c {most}'
         else:
             where = f"the whole: {path}; grep it, or read from line {first}"
         if self._spools and self._written < self._total and not self.problem:
             where += f" (the file holds the first {self._written:,} bytes)"
         lines = f"lines {first}-{last}" if last > first else f"part of line {first}"
         count = self._newlines + self._unended
-        opening = "" if start.endswith("\n") or not start else "\n"
+        opening = "" if start.endswith(b"\n") or not start else "\n"
         return f"{opening}[… {lines} of {count:,} not shown, {size:,} bytes; {where} …]\n"
 
     def _spool(self, data: bytes) -> None:
@@ -365,19 +372,48 @@ class Capture:
                 self._folder.give_back(self._written)
 
 
-def _whole_lines_before(text: str, size: int) -> str:
-    """Return at most `size` characters from the start of `text`; cut within a line only if it is
-    long."""
-    size = min(size, len(text))
-    cut = text.rfind("\n", 0, size) + 1
-    return text[: cut if cut > size // 2 else size]
+def _head_bytes(raw: bytes, chars: int) -> int:
+    """Return how many bytes from the start of `raw` to show, as at most `chars` characters. Text
+    and bytes have the same lines; within one the bytes are cut, so that what is told of the rest is
+    true whatever `clean` removes or replaces."""
+    lines, newline, part = lines_before(clean(raw), chars).rpartition("\n")
+    begin = len(raw) - len(raw.split(b"\n", lines.count("\n") + 1)[-1]) if newline else 0
+    if not part:
+        return begin
+    count = _most_bytes(lambda n: raw[begin : begin + n], len(raw) - begin, len(part))
+    return _boundary(raw, begin + count)
 
 
-def _whole_lines_after(text: str, size: int) -> str:
-    size = min(size, len(text))
-    begin = len(text) - size
-    cut = text.find("\n", begin) + 1
-    return text[cut if 0 < cut <= begin + size // 2 else begin :]
+def _tail_bytes(raw: bytes, chars: int) -> int:
+    """Return how many bytes from the end of `raw` to show; as `_head_bytes`."""
+    text = clean(raw)
+    shown = lines_after(text, chars)
+    if text.removesuffix(shown).endswith("\n"):
+        return len(b"\n".join(raw.rsplit(b"\n", shown.count("\n") + 1)[1:]))
+    count = _most_bytes(lambda n: raw[len(raw) - n :], len(raw), chars)
+    return len(raw) - _boundary(raw, len(raw) - count)
+
+
+def _most_bytes(piece: Callable[[int], bytes], most: int, chars: int) -> int:
+    """Return for how many bytes, about as many as possible, `piece` has at most `chars`
+    characters."""
+    low, high = min(chars, most), most
+    while low < high:
+        middle = (low + high + 1) // 2
+        if len(clean(piece(middle))) <= chars:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _boundary(raw: bytes, at: int) -> int:
+    """Return the last place up to `at` that is within no character or escape sequence."""
+    back = range(at, max(at - _LONGEST_CHARACTER, 0), -1)
+    at = next((i for i in back if i == len(raw) or raw[i] not in _CONTINUATIONS), at)
+    escape = raw.rfind(b"\x1b", 0, at)
+    text = raw[escape:at].decode("utf-8", "replace")
+    return escape if escape > 0 and _UNFINISHED_ESCAPE.match(text) else at
 
 
 def kept_text(

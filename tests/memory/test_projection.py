@@ -112,6 +112,10 @@ def test_a_long_text_loses_its_middle_at_line_boundaries():
     assert head.endswith("\n")
     assert tail.startswith("line ")
     assert int(left_out) == len(text) - len(head) - len(tail)
+    between = clip("first\n" + "x" * 160_000 + "\nlast\n")
+    assert between.startswith("first\nxxx")
+    assert between.endswith("xxx\nlast\n")
+    assert 29_900 < len(between) < 30_100
     assert clip("x" * 330, 300) == "x" * 330
     assert clip("x" * 331, 300).startswith("x" * 200 + "[… 31 characters")
 

@@ -7,6 +7,7 @@ import os
 import re
 import time
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import given
@@ -129,6 +130,70 @@ def test_one_long_line_is_cut_inside(tmp_path: Path) -> None:
     assert text.startswith("x" * 500 + "\n[… part of line 1 of 1 not shown, ")
     assert 'tail -c +501 "$AGENT_OUT/full"' in text
     assert text.endswith(" …]\n" + "x" * 500)
+
+
+PARTS = st.one_of(
+    st.text(max_size=30).map(str.encode),
+    st.binary(max_size=30),
+    st.sampled_from([b"\n", b"\x1b[31mred\x1b[m", "日本語".encode() * 40, b"\xff\xe9" * 50]),
+    st.tuples(st.sampled_from([b"x", b"\xe9", "é".encode(), b"word "]), st.integers(1, 900)).map(
+        lambda each: each[0] * each[1]
+    ),
+)
+
+
+@given(st.lists(PARTS, min_size=4, max_size=60), st.sampled_from([200, 1000]))
+def test_what_is_shown_and_what_the_hint_reaches_are_the_whole(
+    parts: list[bytes], max_chars: int
+) -> None:
+    """The text names the place of what is missing; between the shown ends there is just that."""
+    # A line of its own is overwritten by \r, and \b deletes across a cut: they are tried above.
+    data = re.sub(rb"[\r\b]|\x1b(?!\[31m|\[m)|\xc2[\x80-\x9f]|[\x80-\x9f]{4}", b"", b"".join(parts))
+    with TemporaryDirectory() as folder:
+        capture = Capture(Path(folder) / "full")
+        capture.feed(data)
+        rendered = capture.render(max_chars)
+    if not rendered.truncated:
+        assert rendered.text == clean(data)
+        return
+    text, whole = rendered.text, clean(data)
+    gap = re.search(r"\n?\[… (?:lines|part of line) (\d+)[^…]* (\d[\d,]*) bytes; (.*) …\]\n", text)
+    assert gap is not None
+    head, tail = text[: gap.start()], text[gap.end() :]
+    size = int(gap[2].replace(",", ""))
+    if hint := re.search(r'tail -c \+(\d+) "\$AGENT_OUT/full" \| head -c (\d+)', gap[3]):
+        begin = int(hint[1]) - 1
+        assert 0 < int(hint[2]) == min(20_000, max_chars, size)
+    else:
+        begin = sum(len(line) + 1 for line in data.split(b"\n")[: int(gap[1]) - 1])
+    if data[:begin].endswith(b"\n") and not head.endswith("\n"):
+        head += "\n"
+    assert clean(data[:begin]) == head
+    assert clean(data[begin + size :]) == tail
+    assert head + clean(data[begin : begin + size]) + tail == whole
+    assert len(head) + len(tail) <= max_chars + 1
+
+
+@pytest.mark.parametrize(
+    "data", [b"\xd6\xd0" * 40_000, b"\x1b[32mok\x1b[m " * 20_000, "日本".encode() * 30_000]
+)
+def test_the_hint_is_in_bytes_of_the_file(tmp_path: Path, data: bytes) -> None:
+    capture = Capture(tmp_path / "full")
+    capture.feed(data)
+    head, _, rest = capture.render(30_000).text.partition("\n[… ")
+    skipped = int(re.search(r"tail -c \+(\d+)", rest)[1]) - 1
+    assert clean(data[:skipped]) == head
+    assert 14_990 < len(head) <= 15_000
+    assert "| head -c 20000 …]" in rest
+
+
+def test_a_long_line_between_short_ones_is_shown_at_both_ends(tmp_path: Path) -> None:
+    capture = Capture(tmp_path / "full")
+    capture.feed(b"first\n" + b"x" * 160_000 + b"\nlast\n")
+    text = capture.render(30_000).text
+    assert text.startswith("first\nxxx")
+    assert text.endswith("xxx\nlast\n")
+    assert 'tail -c +15001 "$AGENT_OUT/full" | head -c 20000' in text
 
 
 def test_full_output_that_cannot_be_kept_is_said(tmp_path: Path) -> None:
