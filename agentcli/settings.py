@@ -264,7 +264,9 @@ class MemorySettings(_Section):
 
 class ToolsSettings(_Section):
     enable_cmd: bool = setting(True, "bash")
-    enable_jupyter: bool = setting(True, "python")
+    enable_jupyter: bool = setting(
+        False, "python: an interpreter that keeps its variables, and shows figures"
+    )
     enable_editor: bool = setting(True, "read, write, edit, grep, glob")
     enable_plan: bool = setting(True, "todo")
     enable_think: bool = setting(False, "think, for models without reasoning")

@@ -51,6 +51,8 @@ SANDBOX = "sandbox.json"
 LIMIT_S = 60
 """A hang is a failure; nothing is expected to come near it."""
 
+PYTHON = ("--set", "tools.enable_jupyter=true")
+"""Flags that offer the tool python."""
 MODELS = {
     "chat_completions": "openai-chat/gpt-5.5",
     "responses": "openai/gpt-5.5",

@@ -29,6 +29,7 @@ from agentcli.app.configuration.places import stored_keys
 from agentcli.app.containment import Containment, NameFolders, with_named_folders
 from agentcli.app.hooks import NO_PROJECT_HOOKS, ProjectHooks, session_hooks
 from agentcli.app.models import SideModels, check_memory, limits_of, require_prices
+from agentcli.app.offered_tools import Offer
 from agentcli.app.open_session import OpenSession, close_session
 from agentcli.app.policy import PolicyParts, SessionPolicy, check_rules, why_unread
 from agentcli.app.requirements import RequirementChecker, RequirementSpec
@@ -129,6 +130,11 @@ class AgentBuilder:
     @property
     def home(self) -> Path:
         return state_home(self.environ)
+
+    @property
+    def _asks(self) -> bool:
+        """Whether a user can be asked; about what a child does, too."""
+        return self.make_approver is not None
 
     def why_unread(self, path: Path) -> str:
         """Return which of the user's rules denies reading a resolved path; "" if none does."""
@@ -253,10 +259,9 @@ class AgentBuilder:
         fails."""
         settings, own = self.settings, self.settings.agent.prompt
         provider = settings.providers.get(prepared.models.chain("main").model.partition("/")[0])
-        asks = self.make_approver is not None and self.role is None
         facts = PromptFacts(
             watched=self.interactive,
-            askable=asks and settings.tools.enable_ask,
+            askable=self._asks and self.role is None and settings.tools.enable_ask,
             small_window=0 < settings.model.context_tokens <= _SMALL_WINDOW_TOKENS,
             text_tools=provider is not None and provider.tool_format == "text",
             sandbox=prepared.containment.facts(),
@@ -304,12 +309,14 @@ class AgentBuilder:
         level = self.role.level if self.role else session.state.delegate_level
         agents = self.agents(level)
         allows = tools_allowed(self.role, system_message, session.state)
+        offer = Offer(self._asks, self.interactive, containment, notes)
         tools = session_tools(
             self.settings,
             context,
             servers,
             models,
-            lambda every: agents.offered([*every, *self.more_tools], allows),
+            lambda every: agents.offered(offer.suited([*every, *self.more_tools]), allows),
+            begun_with=frozenset(each.name for each in stored_schemas(system_message)),
         )
         schemas = stored_schemas(system_message) if system_message else tools.schemas()
         limits = self.limits(session.state)

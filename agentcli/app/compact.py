@@ -79,7 +79,7 @@ def _compact(
 def _stored(builder: AgentBuilder, registry: Providers, session: SessionLog) -> Memory:
     """Return the memory of a session that is not at work, with its own model and tools."""
     stored = system_message(session.events)
-    schemas = stored_schemas(stored) if stored else ()
+    schemas = stored_schemas(stored)
     models = Roles.of(builder.settings, registry, session.state.model)
     limits = builder.limits(session.state)
     return SideModels(builder.settings, models, session, limits).memory(schemas)

@@ -48,7 +48,7 @@ _DECISIONS: tuple[Decision, ...] = ("deny", "ask", "allow")
 def check_rules(settings: Settings, environ: Mapping[str, str], workspace: Path) -> list[str]:
     """Return lines for the user about saved rules that were left out, and about rules that can't
     match anything. Raises ConfigError for an invalid rule in the settings."""
-    if not _has_rules(settings, environ):
+    if not has_rules(settings, environ):
         return []
     from agentcli.security.policy.rules import SavedRules, why_without_effect
 
@@ -103,7 +103,7 @@ def reading_rules(
 ) -> ReadingRules:
     """Return the rules about reading files in a session there that was given `scope`."""
     rules: list[Rule] = []
-    if _has_rules(settings, environ):
+    if has_rules(settings, environ):
         every = TOOLS.all()
         for found in rules_in_force(settings, environ, workspace):
             read = (r for r in found if r.tool in every and every[r.tool].effect is Effect.READ)
@@ -112,7 +112,7 @@ def reading_rules(
     return of_rules(rules, workspace, user_home(environ), asks=asks, scope=scope)
 
 
-def _has_rules(settings: Settings, environ: Mapping[str, str]) -> bool:
+def has_rules(settings: Settings, environ: Mapping[str, str]) -> bool:
     security = settings.security
     return bool(security.allow or security.ask or security.deny or rules_file(environ).exists())
 

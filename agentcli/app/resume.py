@@ -94,7 +94,10 @@ def end_survivors(session_id: str, environ: Mapping[str, str]) -> None:
         kill_marked(f"AGENT_SESSION_ID={session_id}")
 
 
-def stored_schemas(stored: SystemMessageAction) -> tuple[ToolSchema, ...]:
+def stored_schemas(stored: SystemMessageAction | None) -> tuple[ToolSchema, ...]:
+    """Return the tools that a session was begun with; none if it is new."""
+    if stored is None:
+        return ()
     return tuple(ToolSchema(**schema) for schema in stored.tools)
 
 

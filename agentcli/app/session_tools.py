@@ -3,7 +3,7 @@ checkpoints, the git watch, the browser."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from operator import attrgetter
@@ -238,10 +238,11 @@ def session_tools(
     servers: ToolServers | None,
     models: Roles,
     offered: Callable[[Iterable[Tool[Any]]], Iterable[Tool[Any]]],
+    begun_with: Collection[str] = (),
 ) -> ToolRegistry:
     """Return those tools of a session, including its servers', that `offered` lets through. The
-    main one of `models` is told of them."""
-    tools = list(_enabled_tools(settings))
+    main one of `models` is told of them. `begun_with` names the tools of a resumed session."""
+    tools = list(_enabled_tools(settings, begun_with))
     if servers is None:
         return ToolRegistry(offered(tools), context)
     from agentcli.mcp.tools import SessionTools
@@ -258,11 +259,14 @@ def session_tools(
     return ToolRegistry(offered([*tools, *of_servers.at_start()]), context, later)
 
 
-def _enabled_tools(settings: Settings) -> Iterator[Tool[Any]]:
+def _enabled_tools(settings: Settings, begun_with: Collection[str]) -> Iterator[Tool[Any]]:
     """Yield the enabled tools. Raises ConfigError if a tool's switch is no setting."""
+    # A session that was begun with Python when it was on by default is still told of it; it can do
+    # no more than bash.
+    kept = {"python"} if settings.tools.enable_cmd and "python" in begun_with else set()
     for tool in TOOLS.all().values():
         try:
-            if not tool.switch or attrgetter(tool.switch)(settings):
+            if not tool.switch or attrgetter(tool.switch)(settings) or tool.name in kept:
                 yield tool
         except AttributeError as error:
             told = f"the switch of the tool {tool.name} is not a setting: {tool.switch}"

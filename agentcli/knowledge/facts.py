@@ -165,6 +165,7 @@ _TEST_SIGNS = (
 
 _PLUGIN = re.compile(r"pytest_(\w+?)-[\d.]+\w*\.dist-info")
 _MOST_PLUGINS = 8
+_VERSIONED = re.compile(r"python\d+\.\d+\w*")
 
 
 class WorkspaceFacts:
@@ -243,7 +244,10 @@ class WorkspaceFacts:
         """Describe the interpreter that commands are likely to use, and whether it has pytest."""
         folder = environment_folder(self._workspace, self._environ)
         if folder is None:
-            return python_on_path(self._environ)
+            found = python_on_path(self._environ)
+            # The usual link leads to a name with the version; nothing is run for this.
+            name = Path(os.path.realpath(found)).name if found else ""
+            return f"{found} ({name})" if _VERSIONED.fullmatch(name) else found
         version = next(folder.glob("lib/python3.*"), Path("python3"))
         pytest = _pytest(version / "site-packages")
         return f"{folder}/bin/python ({version.name}, virtual environment {pytest})"

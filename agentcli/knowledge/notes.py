@@ -111,6 +111,10 @@ class Notes:
         """Return the path of the file, whether or not it exists."""
         return (self.on_project if target == "memory" else self.on_user) / FILES[target]
 
+    def has(self, target: Target) -> bool:
+        """Whether the file of notes exists."""
+        return self.path(target).exists()
+
     def shown(self) -> list[ShownNotes]:
         """Return each file that has notes, as a session is shown it. Entries with a fault are left
         out, and so is what exceeds the file's limit."""

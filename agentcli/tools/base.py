@@ -214,6 +214,8 @@ class Tool(Generic[A]):
     it."""
     about: str = ""
     """Text that follows the docstring in its description, where that depends on the session."""
+    untold: frozenset[str] = frozenset()
+    """Arguments that the model is not told of, since they are of no use in the session."""
     given_schema: ToolSchema | None = None
     """Its schema, if that is not made of `arguments`."""
 
@@ -231,7 +233,14 @@ class Tool(Generic[A]):
     def schema(self) -> ToolSchema:
         if self.given_schema is not None:
             return self.given_schema
-        return ToolSchema(self.name, self.description, _parameters(self.arguments))
+        return ToolSchema(self.name, self.description, self._told_parameters())
+
+    def _told_parameters(self) -> dict[str, Any]:
+        schema = _parameters(self.arguments)
+        if not self.untold:
+            return schema
+        told = {k: v for k, v in schema["properties"].items() if k not in self.untold}
+        return {**schema, "properties": told}
 
     def action(self, arguments: A, raw_arguments: str) -> Action:
         if self.to_action is not None:

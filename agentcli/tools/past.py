@@ -36,7 +36,7 @@ _LOOK_AHEAD = 200
 
 class RecallArguments(ToolArguments):
     """A past event of this session by id, or those with all words of query. compact alone: sum up
-    older work now, keeping what it names; pays if it is long and 20 steps or more are to come."""
+    older work now, keeping what it names, for instance once a part of a long task is done."""
 
     event: int | None = None
     start: int | None = None

@@ -26,7 +26,7 @@ import pytest
 
 from agentcli.system.processes import process_stat
 from tests.attacks.machine import shared_things
-from tests.conftest import LIMIT_S, Agent
+from tests.conftest import LIMIT_S, PYTHON, Agent
 from tests.sandbox.sandboxes import LAYERS, git, make_repository, without_call
 from tests.server import Call, ModelServer, Recorded, Reply
 
@@ -179,7 +179,7 @@ class Arena:
         meanwhile: Callable[[subprocess.Popen[bytes]], None] = lambda process: None,
     ) -> Run:
         """`agent run` with a model that gives these replies; `meanwhile` before the first one."""
-        return self.run_as(["run", "x"], replies, *flags, meanwhile=meanwhile)
+        return self.run_as(["run", "x", *PYTHON], replies, *flags, meanwhile=meanwhile)
 
     def does(self, calls: Sequence[Call], *flags: str, **options: Any) -> Run:
         """`agent run` with a model that makes these calls in one reply."""

@@ -17,7 +17,7 @@ from agentcli.security.policy.rules import SavedRules, parse_rule
 from agentcli.sessions.session import SessionLog
 from agentcli.workspace import private
 from tests.cli.test_terminal import PROMPT, ended
-from tests.conftest import git
+from tests.conftest import PYTHON, git
 from tests.scripted import bash
 from tests.server import Call, Reply
 from tests.sessions.test_index import said, started
@@ -120,7 +120,7 @@ def test_plan_mode_reads_and_changes_nothing(agent, serve):
         Call("python", {"code": "open('made', 'w')"}),
     ]
     server = serve([*(Reply("", [call]) for call in calls), Reply("The plan.")])
-    done = agent.use(server).ok("run", "--approval", "plan", "x")
+    done = agent.use(server).ok("run", "--approval", "plan", *PYTHON, "x")
     assert done.stdout == "The plan.\n"
     assert not (agent.workspace / "made").exists()
     assert str(server.requests[-1].body).count("Not allowed") == 3

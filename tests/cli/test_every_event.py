@@ -57,6 +57,7 @@ TESTS = Path(__file__).parents[1]
 SETTINGS = """
 [tools]
 enable_think = true
+enable_jupyter = true
 enable_llm_editor = true
 [[hooks.PostToolUse]]
 command = "echo seen >&2; exit 2"

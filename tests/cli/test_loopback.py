@@ -17,7 +17,7 @@ import pytest
 
 from agentcli.sandbox.loopback import Relay
 from tests.cli.test_workspaces import needs_bubblewrap, outputs
-from tests.conftest import LIMIT_S
+from tests.conftest import LIMIT_S, PYTHON
 from tests.sandbox.sandboxes import LAYERS, without_call
 from tests.scripted import bash, call
 from tests.server import Call, Reply
@@ -86,7 +86,7 @@ def test_a_rule_opens_one_port_of_the_host_and_no_other(agent, serve, service, l
     script = [ask(allowed), ask(other), in_python, again, named, Reply("Done.")]
     server = agent.asks(serve(script))
     rule = ["--allow", f"network(127.0.0.1:{allowed})"]
-    agent("run", *rule, "--set", f"sandbox.layer={layer}", "x")
+    agent("run", *rule, *PYTHON, "--set", f"sandbox.layer={layer}", "x")
     first, second, *_, last = outputs(agent)
     assert first == last == "HELLO"
     assert "HELLO" not in second
@@ -131,7 +131,7 @@ def test_a_port_at_which_nothing_listens_or_much_is_sent_is_like_any(agent, serv
     code = call("python", code=much)
     agent.use(serve([code, ask(gone), ask(port), Reply("Done.")]))
     rules = [f"network(127.0.0.1:{each})" for each in (port, gone)]
-    agent("run", "--allow", rules[0], "--allow", rules[1], "x")
+    agent("run", *PYTHON, "--allow", rules[0], "--allow", rules[1], "x")
     assert "HELLO" not in outputs(agent)[0]
     assert outputs(agent)[1] == "HELLO"
     events = sorted((agent.sessions[-1] / "events").glob("*.json"))

@@ -8,6 +8,7 @@ import shutil
 
 import pytest
 
+from tests.conftest import PYTHON
 from tests.pages import html, serving
 from tests.server import Call, Reply
 from tests.server.samples import PNG
@@ -83,7 +84,8 @@ def test_pages_and_files_that_are_no_text(agent, run):
     with serving(answers) as pages:
         reads = [Call("read", {"path": name}) for name in files]
         plot = Call("python", {"code": PLOT % PNG})
-        told = run(Call("fetch", {"url": pages.url}), *reads, plot, options=("--allow", pages.rule))
+        options = (*PYTHON, "--allow", pages.rule)
+        told = run(Call("fetch", {"url": pages.url}), *reads, plot, options=options)
     page, report, notebook, logo, _ = told
     assert "# Title" in page
     assert "Hello" in report

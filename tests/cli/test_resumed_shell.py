@@ -9,6 +9,7 @@ import pytest
 
 from agentcli.sessions.session import read_session
 from tests.cli.test_run import wait_for
+from tests.conftest import PYTHON
 from tests.scripted import bash
 from tests.server import Call, Reply
 
@@ -36,7 +37,7 @@ def test_they_survive_a_kill_in_the_middle_of_a_later_command(agent, serve):
 def test_a_session_that_ended_keeps_nothing_of_its_interpreters(agent, serve):
     code = Call("python", {"code": "print(6 * 7)"})
     agent.use(serve([bash("sleep 100 & echo hi"), Reply("", [code]), Reply("42.")]))
-    assert agent("run", "count").stdout == "42.\n"
+    assert agent("run", *PYTHON, "count").stdout == "42.\n"
     left = {entry.name for entry in agent.sessions[0].iterdir()}
     assert not left & {"shell", "python"}
     assert {"events", "tmp", "state.pkl"} <= left

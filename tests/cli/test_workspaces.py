@@ -17,7 +17,7 @@ import pytest
 
 from agentcli.sandbox.scope_finder import paths_named
 from tests.attacks.raids import OTHER_PYTHON, Arena, make_arena
-from tests.conftest import LIMIT_S, git
+from tests.conftest import LIMIT_S, PYTHON, git
 from tests.sandbox.sandboxes import LAYERS
 from tests.scripted import bash, call, write
 from tests.server import Call, ModelServer, Reply
@@ -397,7 +397,7 @@ def test_its_own_files_may_be_below_the_folder_it_works_in(agent, serve):
     write = {"code": "open('st' + 'ate/USER.md', 'w').write('obey')"}
     agent.use(serve([Reply("", [Call("python", write)]), Reply("Hello.")]))
     agent.workspace = agent.home
-    agent.ok("run", "x", "--add-dir", str(agent.home))
+    agent.ok("run", "x", *PYTHON, "--add-dir", str(agent.home))
     assert not (agent.home / "state/USER.md").exists()
 
 

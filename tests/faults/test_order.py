@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.conftest import LIMIT_S
+from tests.conftest import LIMIT_S, PYTHON
 from tests.server import Call, Reply
 
 _CALLS = "openat,link,linkat,rename,renameat,renameat2,fsync,fdatasync"
@@ -68,7 +68,7 @@ def test_actions_are_on_the_disk_by_name_before_they_run(agent, serve, traced):
     ]
     agent.use(serve([*(Reply("", [call]) for call in calls), Reply("Done.")]))
     agent.env["AGENT_HOME"] = str(agent.home / "made/for/it")
-    made = traced("run", "--no-sandbox", "--yolo", "x")
+    made = traced("run", "--no-sandbox", "--yolo", *PYTHON, "x")
     [session] = agent.home.glob("made/for/it/sessions/*")
     events = {path.name: json.loads(path.read_text()) for path in session.glob("events/*.json")}
     unsynced: set[str] = set()

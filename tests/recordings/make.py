@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from tests.cli.test_delegation import by_task, delegate
-from tests.conftest import Agent, git
+from tests.conftest import PYTHON, Agent, git
 from tests.emulated import Emulated
 from tests.server import Call, ModelServer, Reply
 
@@ -127,7 +127,7 @@ def python_cells(agent: Agent, name: str) -> None:
         one(Call("todo", todo), bash("cat sum.txt")),
         Reply("3."),
     ]
-    record(agent, name, script)
+    record(agent, name, script, *PYTHON)
 
 
 def jobs_and_input(agent: Agent, name: str) -> None:
