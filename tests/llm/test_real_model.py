@@ -1,7 +1,7 @@
 """A real model behind a real server: SmolLM2-135M-Instruct in llama.cpp, on loopback.
 
 It is too small to do work, so grammars make it say what a test needs; every byte is the server's
-own. How both are installed is in the README; LLAMA_SERVER may name another llama-server.
+own. How both are installed is in docs/contributing.md; LLAMA_SERVER may name another llama-server.
 """
 
 from __future__ import annotations
