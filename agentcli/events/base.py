@@ -63,12 +63,15 @@ class Value(BaseModel):
 
 class ToolCallMetadata(Value):
     """The tool call behind an action; `raw_arguments` is JSON text. If it had to be mended,
-    `arguments_before` is what the model wrote."""
+    `arguments_before` is what the model wrote. A call made in the terms of another program's tools
+    is kept in our own, with the `written` ones, which are what the model sees again."""
 
     function_name: str
     tool_call_id: str
     raw_arguments: str
     arguments_before: str | None = None
+    written_name: str | None = None
+    written_arguments: str | None = None
 
 
 class ReplyPart(Value):

@@ -147,7 +147,12 @@ class Projector:
             if call_id in self._call_ids:
                 call_id = f"{call_id[:30]}_{event.id}"
             self._call_ids.add(call_id)
-            reply.calls[event.id] = ToolCall(call_id, call.function_name, call.raw_arguments)
+            written = call.written_arguments
+            reply.calls[event.id] = ToolCall(
+                call_id,
+                call.written_name or call.function_name,
+                call.raw_arguments if written is None else written,
+            )
         elif isinstance(event, ErrorObservation):
             self._say(Message.user_message(event.content))
 
@@ -222,6 +227,8 @@ def masked_event(event: Event) -> Event:
     if isinstance(event, Action) and event.tool_call_metadata is not None:
         call = event.tool_call_metadata
         short = {"raw_arguments": _short_arguments(call.raw_arguments, event.id)}
+        if call.written_arguments is not None:
+            short["written_arguments"] = _short_arguments(call.written_arguments, event.id)
         return event.model_copy(update={"tool_call_metadata": call.model_copy(update=short)})
     if not isinstance(event, Observation):
         return event

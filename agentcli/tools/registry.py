@@ -25,6 +25,7 @@ from agentcli.messages import ImageLimits, ToolCall, ToolSchema
 from agentcli.plain_json import mended
 from agentcli.security.policy.rule import Pattern
 from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolResult, with_notes
+from agentcli.tools.other_names import translated
 from agentcli.workspace.images import ImageFault, fit_data_url, image_name
 
 MAX_PARALLEL_CALLS = 8
@@ -77,24 +78,43 @@ class ToolRegistry:
     def parse(self, call: ToolCall) -> Action:
         """Return the Action that a call stands for. A call that can't be understood becomes a
         ToolCallAction whose `error` says what was wrong and what is valid."""
-        raw, before = call.arguments, call.arguments_before
+        name, raw, before = call.name, call.arguments, call.arguments_before
+        written: dict[str, str] = {}
         try:
             try:
-                tool, arguments = self._validate(call.name, raw)
+                tool, arguments = self._validate(name, raw)
             except ToolError:
                 raw, before = mended(raw), raw
-                tool, arguments = self._validate(call.name, raw)
+                name, own = self._in_own_terms(name, raw)
+                if (name, own) != (call.name, raw):
+                    written = {"written_name": call.name, "written_arguments": raw}
+                raw = own
+                tool, arguments = self._validate(name, raw)
             action = tool.action(arguments, raw)
         except ToolError as error:
             raw, before = call.arguments_before or call.arguments, None
+            name, written = call.name, {}
             action = ToolCallAction(name=call.name, raw_arguments=raw, error=error.message)
         metadata = ToolCallMetadata(
-            function_name=call.name,
+            function_name=name,
             tool_call_id=call.id,
             raw_arguments=raw,
             arguments_before=before,
+            **written,
         )
         return action.model_copy(update={"tool_call_metadata": metadata})
+
+    def _in_own_terms(self, name: str, raw: str) -> tuple[str, str]:
+        """Return the name and arguments of a call that may be in the terms of other programs."""
+        try:
+            values = json.loads(raw or "{}")
+        except (ValueError, RecursionError):
+            return name, raw
+        if not isinstance(values, dict):
+            return name, raw
+        own_name, own = translated(name, dict(values), self._tools)
+        same = own == values
+        return own_name, raw if same else json.dumps(own, ensure_ascii=False)
 
     def execute(self, action: Action) -> Observation:
         """Carry out `action`; a mistake of the model is returned as an ErrorObservation."""
