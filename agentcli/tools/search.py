@@ -15,7 +15,8 @@ from agentcli.events.observations import SearchObservation
 from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolResult
 from agentcli.tools.read import shortened
 from agentcli.workspace.names import in_outputs, parse_path
-from agentcli.workspace.search import MAX_LINE_CHARACTERS, Hits, Line, Query, Search
+from agentcli.workspace.ripgrep import MAX_LINE_CHARACTERS, Line
+from agentcli.workspace.search import Hits, Query, Search, why_no_match
 from agentcli.workspace.walk import WalkedEntry, existing, walk
 from agentcli.workspace.wildcards import Glob
 
@@ -51,9 +52,8 @@ def _grep(args: GrepArguments, ctx: ToolContext) -> ToolResult:
     path, info = existing(ctx.files, args.path)
     if not stat.S_ISDIR(info.st_mode) and not stat.S_ISREG(info.st_mode):
         raise ToolError(f"{ctx.files.show(path)} is not a file or folder.", error_id="not_a_file")
-    pattern = rf"\b(?:{args.pattern})\b" if args.word else args.pattern
     context = 0 if args.files_only else min(max(args.context, 0), MAX_CONTEXT)
-    query = Query(pattern, args.glob, args.ignore_case, context, args.files_only)
+    query = Query(args.pattern, args.glob, args.ignore_case, context, args.files_only, args.word)
     hits = Search(query, path, ctx.files, MAX_SECONDS).run()
     limit = max(args.max_results, 1)
     notes = [hits.cut] if hits.cut else []
@@ -71,6 +71,7 @@ def _grep(args: GrepArguments, ctx: ToolContext) -> ToolResult:
     if not total:
         where = ctx.files.show(path) + (f", files {args.glob}" if args.glob else "")
         lines = [f"No matches in {where}"]
+        notes += why_no_match(args.pattern)
     if notes:
         lines.append(f"[{'; '.join(notes)}]")
     data = {"matches": total, "truncated": shown < total or bool(hits.cut)}

@@ -12,37 +12,44 @@ interrupted in a thread nor given a time limit.
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import sys
 import time
-from collections.abc import Collection, Container, Generator, Iterator, Sequence
+import warnings
+from collections.abc import Collection, Container, Iterator
 from contextlib import ExitStack, closing, suppress
-from dataclasses import dataclass, field
-from functools import cache
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
-from subprocess import CompletedProcess
-from threading import Event, Timer
-from typing import BinaryIO, NamedTuple
+from threading import Timer
+from typing import BinaryIO, Literal
+from unicodedata import normalize
 
 from agentcli.errors import ToolError
 from agentcli.system.programs import find_program
 from agentcli.workspace.encodings import read_bytes_as_text, start_as_text
+from agentcli.workspace.ripgrep import Line, PatternError, Ripgrep, window
 from agentcli.workspace.text import MAX_FILE_BYTES, split_lines
 from agentcli.workspace.tracking import FileTracker
 from agentcli.workspace.walk import Folder, folders, walk
 from agentcli.workspace.wildcards import Glob
 
-MAX_LINE_CHARACTERS = 300
 MAX_COLLECTED = 10_000
 
 _FOLDERS_TOGETHER = 100_000
 """Most characters of folder paths passed to one call of a program."""
 _FILES_TOGETHER = 256
-_UNLIKE = re.compile(r"\\[<>]|&&|~~|--")
-"""Syntax that Python's and ripgrep's regular expressions interpret differently."""
+_UNLIKE = re.compile(
+    r"\\[<>]|(?<!\\)\[\^?\]?(?:\\[^n]|[^\]\\\n])*(?:&&|~~|--|\[(?!:)|\\n|\n)", re.S
+)
+"""Syntax that Python's and ripgrep's regular expressions interpret differently: operators within
+brackets, and line ends there, which are two characters in some files."""
+_LINE_END = re.compile(r"(?<!\\)((?:\\\\)*)(?:\\n|\n)")
+_WORDS = re.compile(r"\w+(?:\|\w+)*")
+_FORMS: tuple[Literal["NFC", "NFD"], ...] = ("NFC", "NFD")
+_SAME_IN_ANY_ENCODING = re.compile(r"(?:[\w\s/@#%&=:;,<>'\"!~`|()^$-]|\\[^\w\s]|\\b)*", re.ASCII)
+"""Patterns for which ripgrep finds the files that match, whatever superset of ASCII they are in."""
 _POSIX_CLASSES = {
     "[:space:]": r"\s",
     "[:digit:]": r"\d",
@@ -63,18 +70,34 @@ class Query:
     ignore_case: bool = False
     context: int = 0
     files_only: bool = False
+    word: bool = False
+    """Matches must not begin or end within a word."""
 
     @property
     def spans_lines(self) -> bool:
-        return "\n" in self.pattern or bool(re.search(r"(?<!\\)(?:\\\\)*\\n", self.pattern))
+        return bool(_LINE_END.search(self.pattern))
 
+    @property
+    def expression(self) -> str:
+        """The pattern for both composed and decomposed letters, with `word` applied."""
+        pattern = self.pattern
+        if not pattern.isascii() and not re.search(r"[\[(]", pattern):
+            pattern = "|".join(dict.fromkeys((pattern, *(normalize(f, pattern) for f in _FORMS))))
+        if not self.word:
+            return pattern
+        edge = r"\b" if _WORDS.fullmatch(self.pattern) else r"(?:(?<!\w)|(?!\w))"
+        return f"{edge}(?:{pattern}){edge}"
 
-class Line(NamedTuple):
-    """A line that was found. `number` counts from 1; a line that is no match is context."""
+    @property
+    def for_ripgrep(self) -> str:
+        """`expression`, or where ripgrep has no words for it, an expression that matches more."""
+        known = self.judged_by_python
+        pattern = replace(self, word=False).expression if known else self.expression
+        return _LINE_END.sub(r"\1\\r?\\n", pattern)
 
-    number: int
-    is_match: bool
-    text: str
+    @property
+    def judged_by_python(self) -> bool:
+        return self.word and not _WORDS.fullmatch(self.pattern)
 
 
 @dataclass(slots=True)
@@ -118,21 +141,57 @@ class Search:
         query = self._query
         ripgrep = Ripgrep(
             program,
-            query.pattern,
+            query.for_ripgrep,
             self._deadline,
             ignore_case=query.ignore_case,
             across=query.spans_lines,
         )
         names = self._matching(ripgrep) if self._place.is_dir() else self._candidates()
-        while not self._hits.cut and (batch := list(islice(names, _FILES_TOGETHER))):
-            with ExitStack() as stack:
-                opened = ((name, self._opened(name, stack)) for name in batch)
-                self._collect(ripgrep, {f.fileno(): (name, f) for name, f in opened if f})
+        with self._matcher() as matcher:
+            while not self._hits.cut and (batch := list(islice(names, _FILES_TOGETHER))):
+                with ExitStack() as stack:
+                    opened = ((name, self._opened(name, stack)) for name in batch)
+                    files = {
+                        file.fileno(): name
+                        for name, file in opened
+                        if file and self._is_left_to_ripgrep(name, file, matcher)
+                    }
+                    for handle, line in self._lines(ripgrep, files):
+                        self._add(files[handle], line)
+
+    def _is_left_to_ripgrep(self, name: str, file: BinaryIO, matcher: Matcher) -> bool:
+        """Return whether ripgrep reads a text as we do; add the matches of others."""
+        data = file.read(MAX_FILE_BYTES + 1)
+        is_large = len(data) > MAX_FILE_BYTES
+        reading = (start_as_text if is_large else read_bytes_as_text)(data, self._name(name))
+        if reading is None:
+            return False
+        is_plain = is_large or (reading.encoding == "utf-8" and not reading.bom)
+        if is_plain and not self._query.judged_by_python:
+            return True
+        if is_large:
+            self._hits.skipped += 1
+        else:
+            self._add_matches(matcher, name, reading.text)
+        return False
+
+    def _lines(self, ripgrep: Ripgrep, files: Collection[int]) -> Iterator[tuple[int, Line]]:
+        query = self._query
+        if files:
+            lines = ripgrep.lines(files, query.context, only_first=query.files_only)
+            with closing(lines):
+                for found in lines:
+                    yield found
+                    if self._hits.cut:
+                        break
 
     def _matching(self, ripgrep: Ripgrep) -> Iterator[str]:
-        """Yield the files that match according to ripgrep, by their paths in `place`."""
+        """Yield the files that match according to ripgrep, by their paths in `place`, and where it
+        can't tell those in other encodings than UTF-8."""
+        glob = self._query.glob
+        others = not _SAME_IN_ANY_ENCODING.fullmatch(self._query.pattern)
         for batch in self._folders():
-            for found in sorted(ripgrep.matching_files(list(batch), self._query.glob)):
+            for found in sorted(ripgrep.matching_files(list(batch), glob, others=others)):
                 above, slash, name = found.rpartition("/")
                 folder = batch.get(above + slash)
                 if folder is None or folder.leaves_out(name, is_folder=False):
@@ -156,35 +215,30 @@ class Search:
         if batch:
             yield batch
 
-    def _collect(self, ripgrep: Ripgrep, files: dict[int, tuple[str, BinaryIO]]) -> None:
-        is_text = cache(_is_text)
-        query = self._query
-        lines = ripgrep.lines(files.keys(), query.context, only_first=query.files_only)
-        with closing(lines):
-            for handle, line in lines if files else ():
-                name, file = files[handle]
-                if is_text(file):
-                    self._add(name, line)
-                if self._hits.cut:
-                    return
-
     def _by_python(self) -> None:
-        query = self._query
-        pattern, flags = _compile(query)
-        left = max(self._deadline - time.monotonic(), 0)
-        with Matcher(pattern, flags, left, across=query.spans_lines) as matcher:
+        with self._matcher() as matcher:
             for name in self._candidates():
-                text = self._text(name)
-                matching = matcher.lines(text) if text else set()
-                if matching is None:
-                    raise TimeoutError
-                if matching and text:
-                    lines = split_lines(text)
-                    matching = {min(matching)} if query.files_only else matching
-                    for number in _around(matching, query.context, len(lines)):
-                        self._add(name, Line(number + 1, number in matching, lines[number]))
+                if text := self._text(name):
+                    self._add_matches(matcher, name, text)
                 if self._hits.cut:
                     break
+
+    def _matcher(self) -> Matcher:
+        left = max(self._deadline - time.monotonic(), 0)
+        return Matcher(*_compile(self._query), left, across=self._query.spans_lines)
+
+    def _add_matches(self, matcher: Matcher, name: str, text: str) -> None:
+        """Add the lines of a file that match. Raises TimeoutError."""
+        text = text.replace("\r\n", "\n")
+        matching = matcher.lines(text)
+        if matching is None:
+            raise TimeoutError
+        if self._query.files_only:
+            matching = dict(list(matching.items())[:1])
+        lines = split_lines(text) if matching else []
+        for number in _around(matching, self._query.context, len(lines)):
+            line = window(lines[number], matching.get(number, 0))
+            self._add(name, Line(number + 1, number in matching, line))
 
     def _text(self, name: str) -> str | None:
         with ExitStack() as stack:
@@ -193,8 +247,11 @@ class Search:
         if len(data) > MAX_FILE_BYTES:
             self._hits.skipped += 1
             return None
-        found = read_bytes_as_text(data, (self._place / name).name)
-        return found.text.replace("\r\n", "\n") if found else None
+        found = read_bytes_as_text(data, self._name(name))
+        return found.text if found else None
+
+    def _name(self, name: str) -> str:
+        return (self._place / name).name
 
     def _candidates(self) -> Iterator[str]:
         """Yield the files to search, by their paths in `place`; "" is `place` itself."""
@@ -232,20 +289,15 @@ class Search:
             raise TimeoutError
 
 
-def _is_text(file: BinaryIO) -> bool:
-    """Return whether the file is text, judged by its beginning if it is large."""
-    file.seek(0)
-    return start_as_text(file.read(MAX_FILE_BYTES)) is not None
-
-
 def _compile(query: Query) -> tuple[str, int]:
     """Return the pattern and flags for `re`. Raises ToolError if it is not valid."""
-    pattern = query.pattern
+    pattern = query.expression
     for name, characters in _POSIX_CLASSES.items():
         pattern = pattern.replace(name, characters)
     flags = re.MULTILINE | (re.IGNORECASE if query.ignore_case else 0)
     try:
-        re.compile(pattern, flags)
+        with warnings.catch_warnings(action="ignore"):
+            re.compile(pattern, flags)
     except (re.error, OverflowError, RecursionError) as error:
         literal = re.sub(r"([.^$*+?{}\[\]\\|()])", r"\\\1", query.pattern)
         raise ToolError(
@@ -255,7 +307,28 @@ def _compile(query: Query) -> tuple[str, int]:
     return pattern, int(flags)
 
 
-def _around(matching: set[int], context: int, total: int) -> list[int]:
+_BRACKET = re.compile(r"(?<!\\)\[\^?\]?(?:\\.|[^\]\\])*\]", re.S)
+_MISREAD = (
+    (re.compile(r"(?<!\\)(?:\\\\)*\\\|"), "\\| is a literal |; alternatives are written a|b"),
+    (
+        re.compile(r"(?<!\\)(?:\\\\)*\$(?!$|[|)*+?{]|\\n|\n)"),
+        "$ is the end of a line; \\$ is the character",
+    ),
+    (
+        re.compile(r"[^\\(|:)]\^"),
+        "^ is the start of a line; \\^ is the character",
+    ),
+)
+"""Syntax of other programs, and what it means here."""
+
+
+def why_no_match(pattern: str) -> list[str]:
+    """Return what may be meant otherwise in a pattern that matches nothing."""
+    outside = _BRACKET.sub("x", pattern)
+    return [told for misread, told in _MISREAD if misread.search(outside)]
+
+
+def _around(matching: Collection[int], context: int, total: int) -> list[int]:
     spans = (range(max(n - context, 0), min(n + context + 1, total)) for n in matching)
     return sorted({number for span in spans for number in span})
 
@@ -276,15 +349,18 @@ def matching(text):
     lines = text.split("\n")
     lines = lines if lines[-1] else lines[:-1]
     if not across:
-        return [number for number, line in enumerate(lines) if regex.search(line)]
+        found = ((number, regex.search(line)) for number, line in enumerate(lines))
+        return [(number, match.start()) for number, match in found if match]
     text = "\n".join(lines)
-    numbers = set()
+    numbers = {}
     line = counted = 0
     for match in regex.finditer(text):
         line, counted = line + text.count("\n", counted, match.start()), match.start()
         last = line + match[0].removesuffix("\n").count("\n")
-        numbers.update(range(line, last + 1))
-    return sorted(numbers)
+        numbers.setdefault(line, match.start() - text.rfind("\n", 0, match.start()) - 1)
+        for number in range(line + 1, last + 1):
+            numbers.setdefault(number, 0)
+    return sorted(numbers.items())
 
 while size := sys.stdin.buffer.readline():
     found = matching(sys.stdin.buffer.read(int(size)).decode("utf-8", "surrogatepass"))
@@ -313,8 +389,9 @@ class Matcher:
             self._process.kill()
             self._process.communicate()
 
-    def lines(self, text: str) -> set[int] | None:
-        """Return the numbers, from 0, of the matching lines; None if the time is up."""
+    def lines(self, text: str) -> dict[int, int] | None:
+        """Return the numbers, from 0, of the matching lines in order, and where in each its first
+        match begins; None if the time is up."""
         process = self._process or self._start()
         asked, answers = process.stdin, process.stdout
         assert asked is not None
@@ -326,7 +403,7 @@ class Matcher:
         except BrokenPipeError:
             return None
         answer = answers.readline()
-        return set(json.loads(answer)) if answer else None
+        return dict(json.loads(answer)) if answer else None
 
     def _start(self) -> subprocess.Popen[bytes]:
         # Isolated, so that neither the workspace nor the environment can inject a module.
@@ -345,124 +422,3 @@ class Matcher:
         assert process.stdin is not None
         process.stdin.write(self._setup)
         return process
-
-
-# --- ripgrep --------------------------------------------------------------------------------------
-
-# The caller knows what is ignored; ripgrep would wait for an ignore file that is a FIFO or device.
-_OPTIONS = (
-    *("--no-config", "--no-ignore", "--hidden", "--color=never", "--no-messages", "--null"),
-    *("--crlf", "--max-filesize=1G"),
-)
-_SHOWING = (
-    *("--text", "--no-heading", "--with-filename", "--line-number", "--no-context-separator"),
-)
-_LINE = re.compile(rb"/dev/fd/(\d+)\0(\d+)([:-])(.*)", re.S)
-_TYPE_GLOB = re.compile(r"[\w.*?{},-]+")
-_MISUNDERSTOOD = 2
-_ENVIRONMENT = {"PATH": os.defpath, "LC_ALL": "C.UTF-8"}
-
-
-class PatternError(ValueError):
-    """ripgrep does not support the pattern, for example one with look-around."""
-
-
-class Ripgrep:
-    """Searches for one pattern until `deadline`, a time of the monotonic clock. All methods raise
-    PatternError, TimeoutError."""
-
-    def __init__(
-        self, program: str, pattern: str, deadline: float, *, ignore_case: bool, across: bool
-    ) -> None:
-        options = ["--ignore-case"] * ignore_case + ["--multiline"] * across
-        self._command = [program, *_OPTIONS, *options]
-        self._pattern = pattern
-        self._deadline = deadline
-
-    def matching_files(self, folders: Sequence[str], glob: str | None) -> list[str]:
-        """Return the matching files directly in `folders`; some may not match `glob`."""
-        options = ["--files-with-matches", "--max-depth=1"]
-        if glob and _TYPE_GLOB.fullmatch(glob):
-            options += [f"--type-add=wanted:{glob}", "--type=wanted"]
-        done = self._run(options, folders)
-        if not done.stdout:
-            self._require_understood(done.returncode)
-        return [os.fsdecode(name) for name in done.stdout.split(b"\0") if name]
-
-    def lines(
-        self, handles: Collection[int], context: int, *, only_first: bool
-    ) -> Generator[tuple[int, Line], None, None]:
-        """Yield each match in the files behind `handles`, with that handle, and `context` lines
-        around it. Lines much longer than MAX_LINE_CHARACTERS are cut."""
-        # ripgrep cuts lines by bytes, and a character has at most 4.
-        options = [*_SHOWING, f"--max-columns={4 * MAX_LINE_CHARACTERS}", "--max-columns-preview"]
-        options += ["--max-count=1"] if only_first else [f"--context={context}"]
-        expired = Event()
-        some = False
-        with subprocess.Popen(
-            self._with(options, [f"/dev/fd/{handle}" for handle in handles]),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env=_ENVIRONMENT,
-            pass_fds=tuple(handles),
-        ) as process:
-
-            def expire() -> None:
-                expired.set()
-                process.kill()
-
-            timer = Timer(self._seconds_left(), expire)
-            timer.start()
-            try:
-                assert process.stdout is not None, "it was asked for"
-                for raw in process.stdout:
-                    if found := _LINE.fullmatch(raw):
-                        some = True
-                        handle, number, mark, text = found.groups()
-                        yield (
-                            int(handle),
-                            Line(int(number), mark == b":", _to_text(text.rstrip(b"\r\n"))),
-                        )
-                process.wait()
-            finally:
-                timer.cancel()
-                process.kill()
-        if expired.is_set():
-            raise TimeoutError
-        if not some:
-            self._require_understood(process.returncode)
-
-    def _with(self, options: Sequence[str], paths: Sequence[str]) -> list[str]:
-        return [*self._command, *options, "--", self._pattern, *paths]
-
-    def _require_understood(self, code: int) -> None:
-        """ripgrep exits with the same code for an unreadable file and an unsupported pattern; raise
-        PatternError only for the pattern."""
-        if code == _MISUNDERSTOOD:
-            again = self._run(["--quiet"], [os.devnull])
-            if again.returncode == _MISUNDERSTOOD:
-                raise PatternError
-
-    def _run(self, options: Sequence[str], paths: Sequence[str]) -> CompletedProcess[bytes]:
-        try:
-            return subprocess.run(
-                self._with(options, paths),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                env=_ENVIRONMENT,
-                timeout=self._seconds_left(),
-            )
-        except subprocess.TimeoutExpired as expired:
-            raise TimeoutError from expired
-
-    def _seconds_left(self) -> float:
-        return max(self._deadline - time.monotonic(), 0)
-
-
-def _to_text(line: bytes) -> str:
-    try:
-        return line.decode()
-    except UnicodeDecodeError:
-        return line.decode("latin-1")

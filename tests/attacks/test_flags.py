@@ -12,7 +12,7 @@ import pytest
 
 import agentcli
 from agentcli.git.mirrors import clone, mirror
-from agentcli.workspace.search import Ripgrep
+from agentcli.workspace.ripgrep import Ripgrep
 
 PACKAGE = Path(agentcli.__file__).parent
 CALLS = frozenset({"run", "Popen", "call", "check_call", "check_output", "spawn"})
@@ -33,7 +33,8 @@ STARTS = {
     "cli/conversation/user_programs.py": "an editor gets a whole path, all else comes by stdin",
     "cli/terminal.py": _STDIN,
     "workspace/ignore.py": "a whole path follows -C, everything else is ours",
-    "workspace/search.py": "see below",
+    "workspace/ripgrep.py": "see below",
+    "workspace/search.py": _STDIN,
     "git/mirrors.py": "see below",
     "git/safe.py": "remotes follow --, everything else is ours",
     "hooks/runner.py": _USERS,
@@ -90,5 +91,5 @@ def test_texts_come_after_the_flags(program, tmp_path, text):
     mirror(str(program), text, tmp_path / "kept", {})
     assert is_behind()
     search = Ripgrep(str(program), text, time.monotonic() + 60, ignore_case=False, across=False)
-    search.matching_files(["./folder"], text)
+    search.matching_files(["./folder"], text, others=False)
     assert is_behind()

@@ -249,3 +249,97 @@ def test_what_is_large_is_searched_by_ripgrep_and_told_else(use, workspace, engi
         assert output == "large.log\n1000002:needle"
     else:
         assert "1 files could not be read or are over 10 MB" in output
+
+
+@pytest.mark.parametrize(
+    ("pattern", "line"),
+    [
+        ("--verbose", "run --verbose now"),
+        (r"\$HOME", "cd $HOME/bin"),
+        (r"foo\(", "foo(bar)"),
+        ("-x", "tar -x"),
+        (r"(?:item|--all)", "x --all"),
+        (r"\w+_id", "user_id"),
+        ("é", "(é)"),
+    ],
+)
+def test_a_word_may_begin_and_end_with_anything(use, workspace, pattern, line):
+    write(workspace, "a", f"{line}\n")
+    assert use(GREP, pattern=pattern, word=True).output == f"a\n1:{line}"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "line"), [("--verb", "--verbose"), (r"\$HOM", "$HOME"), (r"oo\(", "foo(")]
+)
+def test_a_word_neither_begins_nor_ends_within_one(use, workspace, pattern, line):
+    write(workspace, "a", f"{line}\n")
+    assert use(GREP, pattern=pattern, word=True).output == "No matches in ."
+
+
+@pytest.mark.parametrize(
+    ("pattern", "told"),
+    [
+        (r"foo\|bar", r"[\| is a literal |; alternatives are written a|b]"),
+        ("$HOME", r"[$ is the end of a line; \$ is the character]"),
+        ("a$b|c", r"[$ is the end of a line; \$ is the character]"),
+        ("a^b", r"[^ is the start of a line; \^ is the character]"),
+        (r"(^a|^b)c$", ""),
+        (r"[$^]\$[^|]|^x", ""),
+        (r"(?i:^a)\\|x", ""),
+    ],
+)
+def test_a_pattern_that_means_something_else_gets_a_remark(use, workspace, pattern, told):
+    write(workspace, "a", "foo bar HOME\n")
+    assert use(GREP, pattern=pattern).output == "No matches in ." + f"\n{told}" * bool(told)
+
+
+@pytest.mark.parametrize("before", [150, 250, 1_500, 1_000_000])
+def test_a_match_in_a_long_line_is_shown(use, workspace, before):
+    write(workspace, "a", "x\n" + "é" * before + "the needle" + " z" * 500_000 + "\nlast\n")
+    lines = use(GREP, pattern="the needle", context=1).output.splitlines()
+    assert lines[:2] == ["a", "1-x"]
+    assert lines[2].startswith("2:")
+    assert lines[2].endswith(" […]")
+    assert "éthe needle z" in lines[2]
+    assert len(lines[2]) < 320
+    assert lines[3] == "3-last"
+
+
+@pytest.mark.parametrize(
+    ("data", "pattern"),
+    [
+        ("caf\xe9 hit".encode("latin-1"), "caf."),
+        ("caf\xe9 hit".encode("latin-1"), "café"),
+        ("caf\xe9 hit".encode("latin-1"), r"\w{4} "),
+        ("caf\xe9 hit".encode("utf-16"), "café"),
+        ("cafe\u0301 hit".encode(), "café"),
+        ("café hit".encode(), "cafe\u0301"),
+        (b"\xef\xbb\xbfcaf\xc3\xa9 hit", "^café"),
+    ],
+)
+def test_letters_are_found_in_any_encoding_and_form(use, workspace, data, pattern):
+    write(workspace, "deep/in/a", data)
+    write(workspace, "image.png", b"\x89PNG\r\n\x1a\n\0\0\xe9" + b"\xe9" * 100)
+    assert use(GREP, pattern=pattern, files_only=True).output == "deep/in/a"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "found"),
+    [
+        ("a--b", "1:a--b"),
+        ("a&&b", "2:a&&b"),
+        ("a~~b", "3:a~~b"),
+        (r"\[--", "4:[--"),
+        ("[a&&b]{2}", "2:a&&b"),
+        ("[[]x", "5:[x"),
+        ("[[ab]x", "5:[x\n6:bx"),
+    ],
+)
+def test_what_only_brackets_would_change_is_the_same_everywhere(use, workspace, pattern, found):
+    write(workspace, "a", "a--b\na&&b\na~~b\n[--\n[x\nbx\n")
+    assert use(GREP, pattern=pattern).output == f"a\n{found}"
+
+
+def test_line_ends_in_patterns_are_those_of_the_file(use, workspace):
+    write(workspace, "a", "one\r\ntwo\r\n")
+    assert use(GREP, pattern=r"one\ntwo").output == "a\n1:one\n2:two"
