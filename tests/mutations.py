@@ -57,12 +57,13 @@ def run(package: str, number: int, seed: int) -> float:
         if failed := failure(copy, package):
             sys.exit(f"the tests of {package} fail without a fault:\n{failed}")
         planted = faults(copy / "agentcli" / package, number, seed)
-        survivors = [
-            diff for path, mutated in planted if (diff := survives(copy, package, path, mutated))
-        ]
-    print("\n".join(survivors))
-    ratio = 1 - len(survivors) / max(len(planted), 1)
-    print(f"{package}: {len(planted) - len(survivors)} of {len(planted)} killed", flush=True)
+        survivors = 0
+        for path, mutated in planted:
+            if diff := survives(copy, package, path, mutated):
+                survivors += 1
+                print(diff, flush=True)
+    ratio = 1 - survivors / max(len(planted), 1)
+    print(f"{package}: {len(planted) - survivors} of {len(planted)} killed", flush=True)
     return ratio
 
 

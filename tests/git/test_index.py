@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from agentcli.git.index import Index, entries, index_data, is_refused, read_index, refused
+from agentcli.git.index import Index, _bitmap, entries, index_data, is_refused, read_index, refused
 from tests.sandbox.sandboxes import git
 
 
@@ -113,6 +113,18 @@ def _index(*entries: bytes, count: int | None = None, rest: bytes = b"") -> byte
 def _table(*rows: tuple[int, int]) -> bytes:
     body = struct.pack(">I", 1) + b"".join(struct.pack(">2I", *row) for row in rows)
     return b"IEOT" + struct.pack(">I", len(body)) + body
+
+
+@pytest.mark.parametrize(("size", "fits"), [(63, False), (66, False), (67, True), (128, True)])
+def test_the_bits_of_a_split_index_are_runs_and_words(size, fits):
+    """A word with a run of 64 set bits, which one literal word follows."""
+    words = struct.pack(">2Q", 1 << 33 | 1 << 1 | 1, 0b101)
+    data = struct.pack(">2I", size, 2) + words + bytes(4) + b"rest"
+    if fits:
+        assert _bitmap(data, size) == ([*range(65), 66], b"rest")
+    else:
+        with pytest.raises(ValueError, match="a bit for no entry"):
+            _bitmap(data, size)
 
 
 A, B = _entry(b"a"), _entry(b"b")

@@ -65,6 +65,27 @@ def test_an_answer_is_classified_by_what_must_happen_next(status, body, kind):
     assert "<html>" not in error.message
 
 
+def nested(depth):
+    return "found" if not depth else [nested(depth - 1)]
+
+
+@pytest.mark.parametrize(
+    ("body", "shown", "hidden"),
+    [
+        ({"errors": ["e1", "e2", "e3", "e4", "e5", "e6"]}, "e5", "e6"),
+        ({"error": {"message": "a" * 249 + " " + "b" * 250}}, " " + "b" * 250, "…"),
+        ({"error": {"message": "a" * 249 + " " + "b" * 251}}, "a" * 249 + " …", "b"),
+        (nested(8), "found", "…"),
+        ({"errors": ["shown", *nested(7)]}, "shown: found", "…"),
+        ({"errors": ["shown", *nested(8)]}, "shown", "found"),
+    ],
+)
+def test_how_much_is_read_of_an_answer_and_shown_of_its_message(body, shown, hidden):
+    message = classify(422, body, {}, "http://model").message
+    assert shown in message
+    assert hidden not in message
+
+
 def test_a_server_may_say_how_long_to_wait():
     assert retry_after({"retry-after": "7"}) == 7
     assert retry_after({"retry-after-ms": "1500", "retry-after": "9"}) == 1.5

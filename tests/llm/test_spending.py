@@ -228,3 +228,11 @@ def test_a_budget_is_never_passed(price, turns, data):
         assert cost is None or cost <= most * (1 + 1e-9)
         state = apply(state, said(cost, "lab/m"))
         assert (state.cost_usd or 0.0) <= BUDGET * (1 + 1e-9)
+
+
+def test_a_reply_of_fewer_than_256_tokens_is_not_worth_its_prompt():
+    a_dollar_a_token = priced(m=Price(0, 1_000_000))
+    request = asked(max_output_tokens=1_000)
+    assert within(request, "lab/m", 10, a_dollar_a_token, 256.5).max_output_tokens == 256
+    with pytest.raises(LLMError, match=r"could cost up to \$256"):
+        within(request, "lab/m", 10, a_dollar_a_token, 255.5)
