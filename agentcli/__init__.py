@@ -9,7 +9,7 @@ _HOMES = {
     "SessionOptions": "agentcli.api.options",
     "Settings": "agentcli.settings",
     "TurnResult": "agentcli.agent.ending",
-    "run": "agentcli.api.running",
+    "run": "agentcli.api.session",
     "tool": "agentcli.api.function_tools",
 }
 __all__ = ["__version__", "errors", "events", *_HOMES]

@@ -3,8 +3,8 @@ from agentcli import events as events
 from agentcli.agent.ending import TurnResult as TurnResult
 from agentcli.api.function_tools import tool as tool
 from agentcli.api.options import SessionOptions as SessionOptions
-from agentcli.api.running import run as run
 from agentcli.api.session import Session as Session
+from agentcli.api.session import run as run
 from agentcli.settings import Settings as Settings
 
 __version__: str

@@ -42,7 +42,7 @@ LAZY_IMPORTS = {
     ("evidence/deferred.py", "agentcli.evidence.fold"): "10 ms; after the first reply",
     (
         "app/configuration/config.py",
-        "agentcli.app.configuration.project_servers",
+        "agentcli.mcp.servers_file",
     ): "for folders that are trusted",
     ("app/configuration/places.py", "agentcli.workspace.text"): "10 ms; for stored keys only",
     ("app/open_session.py", "agentcli.app.user_commands"): _SERVERS,

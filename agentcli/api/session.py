@@ -1,4 +1,4 @@
-"""The session that programs drive, the command line among them."""
+"""The session that programs drive."""
 
 from __future__ import annotations
 
@@ -157,3 +157,10 @@ class Session:
             raise UsageError("a stream of the session is not over", hint=told)
         if self._opened.is_working:
             raise UsageError("the session is at work", hint="another one may be opened beside it")
+
+
+def run(task: str, *, images: Images = (), **options: Unpack[SessionOptions]) -> TurnResult:
+    """Do `task` in a session with these options, and close it. The result says how the task ended.
+    Raises as `Session.open` and `Session.send` do."""
+    with Session.open(**options) as session:
+        return session.send(task, images)

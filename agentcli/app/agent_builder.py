@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache, partial
@@ -25,10 +25,9 @@ from agentcli.app.agents import (
     agents_of,
     tools_allowed,
 )
-from agentcli.app.configuration.places import stored_keys
 from agentcli.app.containment import Containment, NameFolders, with_named_folders
 from agentcli.app.hooks import NO_PROJECT_HOOKS, ProjectHooks, session_hooks
-from agentcli.app.models import SideModels, check_memory, limits_of, require_prices
+from agentcli.app.models import SideModels, check_memory, limits_of, providers_of, require_prices
 from agentcli.app.offered_tools import Offer
 from agentcli.app.open_session import OpenSession, close_session
 from agentcli.app.policy import PolicyParts, SessionPolicy, check_rules, why_unread
@@ -55,10 +54,8 @@ from agentcli.events.observations import (
     ModelSwitchedObservation,
     SessionStartedObservation,
 )
-from agentcli.hooks.session_hooks import SessionHooks
 from agentcli.interrupts import shield
 from agentcli.llm.catalog import Catalog
-from agentcli.llm.probing import Findings
 from agentcli.llm.registry import Providers
 from agentcli.llm.roles import Roles
 from agentcli.logs import log_to
@@ -72,11 +69,13 @@ from agentcli.settings import Settings
 from agentcli.system import programs
 from agentcli.system.homes import expanded, state_home, user_home
 from agentcli.tools.base import Tool, ToolContext
+from agentcli.tools.registry import ToolRegistry
 from agentcli.workspace.private import writable_paths
 from agentcli.workspace.scope import TMP
 
 if TYPE_CHECKING:
     from agentcli.app.children import Children
+    from agentcli.knowledge.notes import Notes
     from agentcli.mcp.servers import ToolServers
 
 _SMALL_WINDOW_TOKENS = 16_384
@@ -142,20 +141,7 @@ class AgentBuilder:
 
     def registry(self, redactor: Redactor | None = None) -> Providers:
         """Return the providers; `redactor` learns each key that will be used."""
-        kept = stored_keys(self.environ)
-        exported = {name: value for name, value in self.environ.items() if value}
-        redactor = redactor or Redactor()
-        registry = Providers(
-            self.settings.providers,
-            {**kept.values, **exported},
-            redactor.learn,
-            key_fault=kept.fault and f"{kept.fault}\n  ",
-            findings=Findings(self.home / "endpoints"),
-            connect_timeout_s=self.settings.llm.connect_s,
-            read_timeout_s=max(self.settings.llm.first_byte_s, self.settings.llm.gap_s) + 5,
-        )
-        redactor.learn(*registry.keys())
-        return registry
+        return providers_of(self.settings, self.environ, redactor or Redactor())
 
     def catalog(self) -> Catalog:
         """Return the windows and prices of models."""
@@ -241,7 +227,7 @@ class AgentBuilder:
         redactor = Redactor(masked_values(self.environ))
         models = self._models(redactor, model, state)
         check_memory(self.settings, models)
-        containment = self._session_containment(folder, before)
+        containment = self.session_containment(folder, before)
         containment.require_named_folders()
         rules = check_rules(self.settings, self.environ, self.workspace)
         return Prepared(redactor, models, containment, (*rules, *containment.notices()))
@@ -301,23 +287,9 @@ class AgentBuilder:
         session.redact = prepared.redactor
         if self.role is None:
             log_to(session.folder / "log", session.redact, whole=programs.is_own_process())
-        main = models.chain("main")
-        context = tool_context(session, containment, main.model)
-        notes = knowledge.add_knowledge_tools(
-            context, session, self.settings, prepared.redactor, containment.scope.home
-        )
         level = self.role.level if self.role else session.state.delegate_level
         agents = self.agents(level)
-        allows = tools_allowed(self.role, system_message, session.state)
-        offer = Offer(self._asks, self.interactive, containment, notes)
-        tools = session_tools(
-            self.settings,
-            context,
-            servers,
-            models,
-            lambda every: agents.offered(offer.suited([*every, *self.more_tools]), allows),
-            begun_with=frozenset(each.name for each in stored_schemas(system_message)),
-        )
+        context, notes, tools = self._tools(session, prepared, servers, system_message, agents)
         schemas = stored_schemas(system_message) if system_message else tools.schemas()
         limits = self.limits(session.state)
         side_models = SideModels(self.settings, models, session, limits)
@@ -333,7 +305,7 @@ class AgentBuilder:
         hooks = session_hooks(containment, self.project_hooks)
         model = self.settings.model
         agent = Agent(
-            llm=main,
+            llm=models.chain("main"),
             memory=side_models.memory(schemas, context.limit_results),
             tools=tools,
             schemas=schemas,
@@ -356,6 +328,32 @@ class AgentBuilder:
         )
         notices = (*prepared.notices, *agents.notices)
         return OpenSession(session, agent, context, known, policy, hooks, notices, servers=servers)
+
+    def _tools(
+        self,
+        session: SessionLog,
+        prepared: Prepared,
+        servers: ToolServers | None,
+        system_message: SystemMessageAction | None,
+        agents: KnownAgents,
+    ) -> tuple[ToolContext, Notes | None, ToolRegistry]:
+        """Return the session's tools with the context that they share, and the notes in it."""
+        models, containment = prepared.models, prepared.containment
+        allows = tools_allowed(self.role, system_message, session.state)
+        context = tool_context(session, containment, models.chain("main").model)
+        notes = knowledge.add_knowledge_tools(
+            context, session, self.settings, prepared.redactor, containment.scope.home
+        )
+        offer = Offer(self._asks, self.interactive, containment, notes)
+
+        def offered(every: Iterable[Tool[Any]]) -> Iterable[Tool[Any]]:
+            return agents.offered(offer.suited([*every, *self.more_tools]), allows)
+
+        begun_with = frozenset(each.name for each in stored_schemas(system_message))
+        tools = session_tools(
+            self.settings, context, servers, models, offered, begun_with=begun_with
+        )
+        return context, notes, tools
 
     def _policy_and_checkpointer(
         self, parts: PolicyParts, agents: KnownAgents
@@ -435,7 +433,7 @@ class AgentBuilder:
             attended,
         )
 
-    def _session_containment(self, folder: Path, before: Sequence[str] | None) -> Containment:
+    def session_containment(self, folder: Path, before: Sequence[str] | None) -> Containment:
         """Return the containment of the session in `folder`, which could write to `before` when it
         was left. Raises ConfigError if nothing can enforce its access scope."""
         usual = self.containment(folder, attended=self.make_approver is not None)
@@ -446,14 +444,6 @@ class AgentBuilder:
         containment = replace(usual, settings=settings, tmp=tmp)
         _ = containment.sandbox
         return containment
-
-    def compacting_hooks(self, session: SessionLog) -> SessionHooks | None:
-        """Return the hooks for compacting a session that is not at work."""
-        if not self.settings.hooks.PreCompact:
-            return None
-        (session.folder / "tmp").mkdir(mode=0o700, exist_ok=True)
-        containment = self._session_containment(session.folder, before=())
-        return session_hooks(containment, self.project_hooks)
 
     def limits(self, state: State) -> Limits:
         return limits_of(self.settings, self._budget(state))

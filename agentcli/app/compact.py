@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agentcli.agent.agent import Hooks
+from agentcli.app.containment import TMP_FOLDER
+from agentcli.app.hooks import session_hooks
 from agentcli.app.models import SideModels
 from agentcli.app.open_session import OpenSession
 from agentcli.app.resume import stored_schemas, system_message
@@ -51,7 +53,7 @@ def compact(
     registry = builder.registry(redactor)
     with SessionLog.open(folder) as session:
         session.redact = redactor
-        hooks = None if preview else builder.compacting_hooks(session)
+        hooks = None if preview else _hooks(builder, session)
         memory = _stored(builder, registry, session)
         return _compact(session, memory, hooks, focus, preview=preview)
 
@@ -74,6 +76,15 @@ def _compact(
         paid = {"llm_metrics": done.action.llm_metrics}
         session.emit(failed_condensation("it was a preview").model_copy(update=paid))
     return done
+
+
+def _hooks(builder: AgentBuilder, session: SessionLog) -> Hooks | None:
+    """Return the hooks for compacting a session that is not at work."""
+    if not builder.settings.hooks.PreCompact:
+        return None
+    (session.folder / TMP_FOLDER).mkdir(mode=0o700, exist_ok=True)
+    containment = builder.session_containment(session.folder, before=())
+    return session_hooks(containment, builder.project_hooks)
 
 
 def _stored(builder: AgentBuilder, registry: Providers, session: SessionLog) -> Memory:

@@ -1,11 +1,13 @@
-"""The models of a session besides the main one, and what all of them may cost."""
+"""The providers under these settings, the models of a session besides the main one, and what all of
+them may cost."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from agentcli.agent.ending import Limits
+from agentcli.app.configuration.places import stored_keys
 from agentcli.errors import LLMError, LLMErrorKind
 from agentcli.events import Event, LLMMetrics, Progress
 from agentcli.events.observations import (
@@ -15,13 +17,17 @@ from agentcli.events.observations import (
 )
 from agentcli.events.progress import Status
 from agentcli.llm.catalog import Catalog
+from agentcli.llm.probing import Findings
+from agentcli.llm.registry import Providers
 from agentcli.llm.roles import Roles
 from agentcli.llm.spending import require_bounds, require_price, spent_usd
 from agentcli.memory.memory import Memory, ModelNames, build_memory
 from agentcli.messages import Message, Reply, Request, ToolSchema
+from agentcli.security.redact import Redactor
 from agentcli.sessions.session import SessionLog
 from agentcli.sessions.state import State
 from agentcli.settings import Settings
+from agentcli.system.homes import state_home
 
 _MOST_JUDGE_TOKENS = 1_024
 """Enough for one line, and for the reasoning before it."""
@@ -141,3 +147,20 @@ def require_prices(
     for name in (*asked, *settings.model.fallback):
         if options := settings.providers.get(name.partition("/")[0]):
             require_bounds(name, options.extra_body, options.drop_params)
+
+
+def providers_of(settings: Settings, environ: Mapping[str, str], redactor: Redactor) -> Providers:
+    """Return the providers; `redactor` learns each key that will be used."""
+    kept = stored_keys(environ)
+    exported = {name: value for name, value in environ.items() if value}
+    registry = Providers(
+        settings.providers,
+        {**kept.values, **exported},
+        redactor.learn,
+        key_fault=kept.fault and f"{kept.fault}\n  ",
+        findings=Findings(state_home(environ) / "endpoints"),
+        connect_timeout_s=settings.llm.connect_s,
+        read_timeout_s=max(settings.llm.first_byte_s, settings.llm.gap_s) + 5,
+    )
+    redactor.learn(*registry.keys())
+    return registry

@@ -110,7 +110,7 @@ def _add_servers(
 ) -> dict[str, Any]:
     """Add a layer for the `servers` of a trusted .mcp.json. Return the `values` of the project file
     without what a project may not set."""
-    from agentcli.app.configuration.project_servers import FILE, of_file, permitted
+    from agentcli.mcp.servers_file import FILE, of_file, permitted
 
     own = dict(layers.values)
     if servers:

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import Annotated, Any, Unpack
 
 from agentcli.api.options import SessionOptions
-from agentcli.api.running import run
+from agentcli.api.session import run
 from agentcli.app.configuration.config import load_settings
 from agentcli.app.configuration.places import PROJECT_FILE, user_file
 from agentcli.app.configuration.settings_file import add_table, remove_table
@@ -199,10 +199,10 @@ def add_server(
     if project and (network or no_sandbox):
         told = "a project can't decide how a server is contained"
         raise UsageError(told, hint=f"agent config set mcp_servers.{name}.network true")
-    values: dict[str, Any] = {"url": url} if url else {"command": (command or [""])[0]}
-    values |= {"args": command[1:]} if command and command[1:] else {}
-    values |= {"env": named_in(env)} if env else {}
-    values |= {"headers": named_in(header)} if header else {}
+    program, *arguments = command or [""]
+    values: dict[str, Any] = {"url": url, "command": program, "args": arguments}
+    values |= {"env": named_in(env or ()), "headers": named_in(header or ())}
+    values = {key: value for key, value in values.items() if value}
     place = project_file(here()) if project else user_file(user_environ())
     if has_server(name, here(), project=project):
         raise UsageError(f"{place} already has a server {name}", hint=f"agent mcp remove {name}")
@@ -210,9 +210,9 @@ def add_server(
         write_project(here(), name, values)
         say(f"{name} is in {place}; it takes effect once this folder is trusted: agent trust")
         return 0
-    rights = {"network": True} if network else {}
-    rights |= {"sandbox": False} if no_sandbox else {}
-    add_table(place, "mcp_servers", name, {**values, **rights})
+    values |= {"network": True} if network else {}
+    values |= {"sandbox": False} if no_sandbox else {}
+    add_table(place, "mcp_servers", name, values)
     say(f"{name} is in {place}; try it: agent mcp test {name}")
     return 0
 
