@@ -15,7 +15,8 @@ from agentcli.events.actions import FileEditAction
 from agentcli.events.observations import FileEditObservation
 from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolResult
 from agentcli.tools.near_text import SHOWN_LINES, excerpt, not_found, occurrences
-from agentcli.tools.write import diff, introduced_error, require_seen, told_changes
+from agentcli.tools.write import diff, require_seen, told_changes
+from agentcli.workspace.syntax import introduced_error
 from agentcli.workspace.text import TextFile, split_lines
 from agentcli.workspace.tracking import undo_text
 from agentcli.workspace.walk import existing
@@ -70,7 +71,8 @@ def _edit(args: EditArguments, ctx: ToolContext) -> ToolResult:
             raise ToolError(told, error_id=error.error_id) from error
     data, note = save_edit(ctx, path, file, text)
     answer = [f"Edited {shown}{note}:", *_changed_lines(text, places)]
-    answer += filter(None, [changed, introduced_error(shown, file.text, text)])
+    error = introduced_error(path, ctx.workspace, file.text, text)
+    answer += filter(None, [changed, error])
     return ToolResult("\n".join(answer), data=data)
 
 
@@ -301,7 +303,7 @@ def _llm_edit(args: MergeArguments, ctx: ToolContext) -> ToolResult:
     if (more := len(rows) - _SHOWN_ROWS) > 0:
         rows[_SHOWN_ROWS:] = [f"[{more} rows more]"]
     answer = [f"Edited {shown}{note} as follows; check it:", *rows]
-    if problem := introduced_error(shown, file.text, text):
+    if problem := introduced_error(path, ctx.workspace, file.text, text):
         answer.append(problem)
     return ToolResult("\n".join(answer), data=data)
 

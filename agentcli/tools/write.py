@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import re
-import warnings
 from collections.abc import Iterator
 from difflib import SequenceMatcher, unified_diff
 from pathlib import Path
@@ -15,18 +13,17 @@ from agentcli.events.observations import FileWriteObservation
 from agentcli.shell.variables import WITHHELD
 from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolResult
 from agentcli.tools.read import shortened
+from agentcli.workspace.syntax import introduced_error
 from agentcli.workspace.text import (
     TextFile,
     common_ends,
     digest,
-    load_toml,
     os_errors_told,
     split_lines,
 )
 
 MAX_DIFF_CHARACTERS = 60_000
 _MAX_COMPARED_LINES = 20_000
-_MAX_CHECKED_CHARACTERS = 1_000_000
 _SHOWN_ROWS = 40
 _ROW_CHARS = 300
 _UNKNOWN = "how is no longer known, so read it before you rely on the rest of it"
@@ -71,7 +68,7 @@ def run(args: Arguments, ctx: ToolContext) -> ToolResult:
     if replaced and old != new:
         lines += ["You had not read it. It is kept; this is what changed:"]
         lines += short_diff(shown, old, new)
-    lines += filter(None, [introduced_error(shown, old, new)])
+    lines += filter(None, [introduced_error(path, ctx.workspace, old, new)])
     return ToolResult(
         "\n".join(lines),
         data={
@@ -202,36 +199,6 @@ def _coarse_diff(before: list[str], after: list[str], name: str, new_name: str) 
         yield f"@@ -{head + 1},{len(removed)} +{head + 1},{len(added)} @@\n"
         yield from (f"-{line}" for line in removed)
         yield from (f"+{line}" for line in added)
-
-
-def introduced_error(shown: str, old: str, new: str) -> str | None:
-    """Describe a syntax error that `new` has but `old` did not, for the file types checked here."""
-    problem = _syntax_error(shown, new)
-    if problem is None or (old and _syntax_error(shown, old)):
-        return None
-    return f"Syntax error since this change: {problem}"
-
-
-def _syntax_error(shown: str, text: str) -> str | None:
-    if len(text) > _MAX_CHECKED_CHARACTERS:
-        return None
-    try:
-        if shown.endswith((".py", ".pyi")):
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                compile(text, shown, "exec", dont_inherit=True)
-        elif shown.endswith(".json"):
-            json.loads(text)
-        elif shown.endswith(".toml"):
-            load_toml(text)
-    except SyntaxError as error:
-        return f"line {error.lineno}: {error.msg}"
-    except ValueError as error:
-        return str(error)
-    except (RecursionError, MemoryError):
-        # Too deeply nested for our parser, which says nothing about the file.
-        return None
-    return None
 
 
 TOOL = Tool(
