@@ -71,8 +71,8 @@ def _edit(args: EditArguments, ctx: ToolContext) -> ToolResult:
             raise ToolError(told, error_id=error.error_id) from error
     data, note = save_edit(ctx, path, file, text)
     answer = [f"Edited {shown}{note}:", *_changed_lines(text, places)]
-    error = introduced_error(path, ctx.workspace, file.text, text)
-    answer += filter(None, [changed, error])
+    problem = introduced_error(path, ctx.workspace, file.text, text)
+    answer += filter(None, [changed, problem])
     return ToolResult("\n".join(answer), data=data)
 
 
