@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from functools import cache
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
@@ -46,29 +47,32 @@ def project() -> dict[str, object]:
     return tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
-def names(requirements: Iterable[str], extras: Iterable[str] = ("",)) -> list[str]:
-    """Return the packages that are required on this machine."""
-    wanted = [Requirement(each) for each in requirements]
-    return [
-        canonicalize_name(each.name)
-        for each in wanted
-        if each.marker is None or any(each.marker.evaluate({"extra": e}) for e in extras)
-    ]
+def required(requirements: Iterable[str], extras: Iterable[str] = ()) -> Iterator[Requirement]:
+    """Yield what is required on this machine, with these extras."""
+    for each in map(Requirement, requirements):
+        if each.marker is None or any(each.marker.evaluate({"extra": e}) for e in ("", *extras)):
+            yield each
 
 
-def closure(direct: Iterable[str]) -> dict[str, Distribution]:
-    """Return the installed packages among these and all that they need."""
+def direct() -> list[str]:
+    """Return the packages that the program uses itself."""
+    return [canonicalize_name(each.name) for each in required(project()["dependencies"])]
+
+
+def closure() -> dict[str, Distribution]:
+    """Return the installed packages among the direct ones and all that they need."""
     found: dict[str, Distribution] = {}
-    left = list(direct)
+    seen: set[str] = set()
+    left = list(required(project()["dependencies"]))
     while left:
-        name = left.pop()
-        if name in found:
+        wanted = left.pop()
+        if str(wanted) in seen:
             continue
-        try:
-            found[name] = distribution(name)
-        except PackageNotFoundError:
-            continue
-        left += names(found[name].requires or ())
+        seen.add(str(wanted))
+        with suppress(PackageNotFoundError):
+            package = distribution(wanted.name)
+            found[canonicalize_name(wanted.name)] = package
+            left += required(package.requires or (), wanted.extras)
     return found
 
 
@@ -96,20 +100,19 @@ def document() -> str:
 
 
 def _lines() -> Iterator[str]:
-    direct = names(project()["dependencies"])
-    packages = closure(direct)
-    others = sorted(packages.keys() - set(direct))
+    ours, packages = direct(), closure()
+    others = sorted(packages.keys() - set(ours))
     total = sum(map(megabytes, packages))
     yield "# Dependencies\n"
     yield "Made by `python -m tests.dependencies`, from the packages installed where it runs.\n"
     yield (
-        f"The base install takes {len(packages)} packages and {total:.0f} MB: {len(direct)} that "
+        f"The base install takes {len(packages)} packages and {total:.0f} MB: {len(ours)} that "
         f"the program uses itself, and {len(others)} that these need. Each is loaded where it "
         "is first used, so what a run does not need costs it no time.\n"
     )
     yield "| package | MB | licence | what for |"
     yield "|---|--:|---|---|"
-    for name in sorted(direct, key=lambda each: -megabytes(each)):
+    for name in sorted(ours, key=lambda each: -megabytes(each)):
         told = licence(packages[name])
         yield f"| {name} | {megabytes(name):.1f} | {told} | {PURPOSES[name]} |"
     yield "\n## What these need\n"

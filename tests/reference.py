@@ -1,4 +1,5 @@
-"""The reference in docs/reference, made from the code: `python -m tests.reference` writes it."""
+"""The reference in docs/reference and the manual page, made from the code: `python -m
+tests.reference` writes them."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
+from agentcli import __version__
 from agentcli.cli.command_tree import command_tree
 from agentcli.cli.slash_command import first_line, slash_commands
 from agentcli.events import Event
@@ -25,7 +27,9 @@ from agentcli.settings import (
 )
 from agentcli.ui import stream_schema
 
-FOLDER = Path(__file__).parents[1] / "docs" / "reference"
+ROOT = Path(__file__).parents[1]
+FOLDER = ROOT / "docs" / "reference"
+MANUAL = ROOT / "agentcli" / "cli" / "agent.1"
 EXIT_CODES = {
     0: "done",
     1: "failed, or the agent said that it could not do it; required evidence is missing or a "
@@ -247,7 +251,49 @@ def _hooks() -> Iterator[str]:
     yield _fields_table(HookSettings)
 
 
+def manual() -> str:
+    """Return the manual page, which names each command; their options are in their own help."""
+    tree = command_tree()
+    commands = [
+        (f"agent {name}", first_line(tree.commands[name].load().help or ""))
+        for name in tree.list_commands(None)
+    ]
+    files = [
+        ("~/.config/agent/config.toml", "your settings; agent config path names the file"),
+        ("~/.local/state/agent/sessions", "sessions; AGENT_HOME or XDG_STATE_HOME move them"),
+        (".agent/config.toml", "settings of a project"),
+    ]
+    codes = [(str(code), told) for code, told in EXIT_CODES.items()]
+    return "".join(
+        [
+            f'.TH AGENT 1 "" "agent {__version__}" "User Commands"\n',
+            ".SH NAME\nagent \\- a coding assistant for the terminal\n",
+            ".SH SYNOPSIS\n.B agent\n[TASK]\n.br\n.B agent\nCOMMAND [OPTIONS] [ARGUMENTS]\n",
+            ".SH DESCRIPTION\nWithout a command, agent starts a conversation. agent help COMMAND "
+            "shows the options of a command, with examples.\n",
+            *(
+                f".SH {title}\n{_paragraphs(rows)}"
+                for title, rows in (
+                    ("COMMANDS", commands),
+                    ("EXIT STATUS", codes),
+                    ("FILES", files),
+                )
+            ),
+        ]
+    )
+
+
+def _paragraphs(rows: Sequence[tuple[str, str]]) -> str:
+    return "".join(f".TP\n.B {_roff(name)}\n{_roff(told)}\n" for name, told in rows)
+
+
+def _roff(text: str) -> str:
+    text = text.replace("\\", "\\e").replace("-", "\\-")
+    return f"\\&{text}" if text[:1] in (".", "'") else text
+
+
 if __name__ == "__main__":
+    MANUAL.write_text(manual())
     FOLDER.mkdir(exist_ok=True)
     for path in FOLDER.glob("*.md"):
         path.unlink()

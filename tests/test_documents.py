@@ -23,8 +23,9 @@ HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 
 
 def test_the_reference_is_as_the_code_is():
-    made = reference.pages()
-    kept = {path.name: path.read_text() for path in reference.FOLDER.glob("*.md")}
+    made = {**reference.pages(), reference.MANUAL.name: reference.manual()}
+    pages = [reference.MANUAL, *reference.FOLDER.glob("*.md")]
+    kept = {path.name: path.read_text() for path in pages}
     changes = "\n".join(
         line
         for name in sorted(made.keys() | kept.keys())
@@ -101,18 +102,17 @@ def conversation(tmp_path_factory):
 
 
 def test_every_dependency_of_the_base_install_is_in_the_table():
-    direct = set(dependencies.names(dependencies.project()["dependencies"]))
     table, _, rest = dependencies.DOCUMENT.read_text().partition("\n## ")
-    assert set(re.findall(r"^\| ([\w-]+) \| [\d.]+", table, re.MULTILINE)) == direct
+    assert set(re.findall(r"^\| ([\w-]+) \| [\d.]+", table, re.MULTILINE)) == set(
+        dependencies.direct()
+    )
     extras = set(re.findall(r"^\| `agentcli\[([\w-]+)\]`", rest, re.MULTILINE))
     assert extras == dependencies.project()["optional-dependencies"].keys()
 
 
 def test_every_licence_of_the_base_install_is_permissive():
-    direct = dependencies.names(dependencies.project()["dependencies"])
-    packages = dependencies.closure(direct)
     assert {
         name: dependencies.licence(package)
-        for name, package in packages.items()
+        for name, package in dependencies.closure().items()
         if not dependencies.is_permissive(package)
     } == {}

@@ -27,6 +27,7 @@ IN_WHEEL = (
     "agentcli/cli/completion/agent.fish",
     "agentcli/cli/completion/agent.zsh",
     f"{NAME}.dist-info/licenses/LICENSE",
+    f"{NAME}.data/data/share/man/man1/agent.1",
 )
 IN_SDIST = (
     *("LICENSE", "CHANGELOG.md", "README.md", "config.example.toml", "mkdocs.yml"),
