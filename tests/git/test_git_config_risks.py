@@ -142,6 +142,15 @@ def test_whatever_changes_what_git_does_is_news(repository, tmp_path, kind):
     assert changes_since_start(repository, tmp_path / "store") == news, "a session begins once"
 
 
+def test_a_hook_in_the_folder_that_the_settings_name_is_news(repository, tmp_path):
+    (repository / "mine").mkdir()
+    git(repository, "config", "core.hooksPath", "mine")
+    snapshot_repository_config(repository, tmp_path / "store")
+    assert changes_since_start(repository, tmp_path / "store") == ""
+    (repository / "mine/pre-push").write_text("evil")
+    assert "pre-push" in changes_since_start(repository, tmp_path / "store")
+
+
 def test_a_repository_that_was_not_there_is_news(tmp_path):
     work = tmp_path / "work"
     work.mkdir()

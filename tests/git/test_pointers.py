@@ -13,7 +13,7 @@ from agentcli.git.baseline import Baseline
 from agentcli.git.disarm import Disarmer
 from agentcli.git.git_config_risks import changes_since_start, snapshot_repository_config
 from agentcli.git.quarantine import Quarantine, Removals
-from agentcli.git.repositories import find_repository, nested_repositories
+from agentcli.git.repositories import controls, find_repository, nested_repositories
 from agentcli.git.watch_record import Inventory
 from tests.conftest import git
 
@@ -145,3 +145,20 @@ def test_a_stray_file_hides_no_submodule(tmp_path, stray):
     repository = find_repository(tmp_path)
     assert repository is not None
     assert modules / "group/sub/config" in repository.protected()
+
+
+@pytest.mark.parametrize(
+    ("config", "is_read"),
+    [
+        ("[extensions]\nworktreeConfig = true\n", True),
+        ("[extensions]\nworktreeConfig\n", True),
+        ("[extensions]\nworktreeConfig = off\n", False),
+        ("# worktreeConfig\n", False),
+        ("", False),
+    ],
+)
+def test_the_settings_of_a_worktree_are_guarded_where_git_reads_them(tmp_path, config, is_read):
+    (tmp_path / "config").write_text(config)
+    always = ["hooks", "config", "commondir", "info/attributes"]
+    guarded = [str(p.relative_to(tmp_path)) for p in controls(tmp_path, all_of_them=False)]
+    assert guarded == always + ["config.worktree"] * is_read
