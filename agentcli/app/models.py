@@ -62,7 +62,7 @@ class SideModels:
     def memory(
         self,
         schemas: tuple[ToolSchema, ...],
-        limit_results: Callable[[int], None] = lambda chars: None,
+        limit_results: Callable[[int, int], None] = lambda one, together: None,
     ) -> Memory:
         """Build the session's memory, which has older work summed up (`limit_results`: see Memory).
         Raises ConfigError for settings that are not possible."""

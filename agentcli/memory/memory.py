@@ -47,6 +47,9 @@ _LEAVE_ALONE_BELOW_TOKENS = 32_000
 _LEAVE_ALONE_BELOW_SHARE = 4
 """A prompt below this, or below a quarter of the window, is left alone while it fits: the saving
 would not be worth the forgetting."""
+_RESULT_SHARE, _REPLY_SHARE = 0.05, 0.15
+"""The most of the window that one result may take, and the results of one reply together: what is
+read once is read again with each further request, so few results must not fill a small window."""
 _LEAST_RESULT_CHARS = 1_000
 _MOST_POOR_PASSES = 2
 _GROWN_AGAIN = 1.25
@@ -79,12 +82,12 @@ class Memory:
         provider: str = "",
         *,
         record: Callable[[CondensationAction], object] = lambda action: None,
-        limit_results: Callable[[int], None] = lambda chars: None,
+        limit_results: Callable[[int, int], None] = lambda one, together: None,
     ) -> None:
         """`prices` of the model are asked for once they matter. Without a `condenser`, the oldest
         steps are dropped. `provider` determines how images count. `record` stores what was paid for
         a condensation that was interrupted. `limit_results` is told before each request how many
-        characters one result of the next step may have, so that the window can hold it."""
+        characters one result of the next step may have, and all of them together."""
         self.settings = settings
         self._is_cost_aware = settings.condenser == _COST_AWARE
         self.estimator = TokenEstimator()
@@ -195,11 +198,16 @@ class Memory:
         changes."""
         view = replace(self.view(events), permit=permit)
         if view.tokens > _SMALLEST_WINDOW // 2:
-            # A quarter of what the window has beside what must stay, so that there is room for
-            # several results, and for one of which tokenizers make more tokens than of most text.
-            room = self.model_window.prompt_tokens - self._staying_tokens()
+            # Together no more than a half of what the window has beside what must stay; for one a
+            # quarter, as of some text tokenizers make more tokens than of most.
+            window = self.model_window
+            room = window.prompt_tokens - self._staying_tokens()
+            one = min(window.tokens * _RESULT_SHARE, room / 4)
+            together = min(window.tokens * _REPLY_SHARE, room / 2)
+            a_token = self.estimator.bytes_per_token
             self._limit_results(
-                max(int(room * self.estimator.bytes_per_token / 4), _LEAST_RESULT_CHARS)
+                max(int(one * a_token), _LEAST_RESULT_CHARS),
+                max(int(together * a_token), _LEAST_RESULT_CHARS),
             )
         if self._stats.request is not None:
             view = replace(view, forced="asked for", focus=self._stats.request, target=lambda: 0)
@@ -425,7 +433,7 @@ def build_memory(
     catalog: PriceList,
     ask: Ask | None,
     record: Callable[[CondensationAction], object] = lambda action: None,
-    limit_results: Callable[[int], None] = lambda chars: None,
+    limit_results: Callable[[int, int], None] = lambda one, together: None,
 ) -> Memory:
     """Build the memory of a session. Raises ConfigError for settings that are not possible. Windows
     and prices are looked up in `catalog` on first use. See Memory for the callbacks."""

@@ -305,7 +305,7 @@ class Capture:
         else:
             first = last = bytes(self._head) + tail
             text = rewrite(clean(first))
-            if len(text) <= max_chars + min(SLACK_CHARS, max_chars):
+            if len(text) <= max_chars + min(SLACK_CHARS, max_chars // 10):
                 self._discard()
                 return RenderedOutput(text, truncated=False, path=None)
         if self._file is None:

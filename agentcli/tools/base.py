@@ -91,6 +91,8 @@ def _is_of_course(key: str, value: object) -> bool:
 
 
 _SCHEMAS_KEPT = 200
+_LEAST_RESULT_CHARS = 1_000
+"""Room of a result even if those before it took all there was for their reply."""
 
 
 class Effect(StrEnum):
@@ -154,8 +156,12 @@ class ToolContext:
     live_output: Callable[[str], None] = lambda text: None
     output_chars: int = 30_000
     """Most characters of one output, by the settings."""
-    room_chars: int = sys.maxsize
+    result_chars: int = sys.maxsize
     """Most characters of one result, by what room the model's window has."""
+    left_chars: int = sys.maxsize
+    """Characters that the results of one reply may still have."""
+    room_chars: int = sys.maxsize
+    """Most characters of the result being made, by both."""
     image_limits: ImageLimits = field(default_factory=ImageLimits)
     past: Sequence[Event] = ()
     """All events of the session, including the newest."""
@@ -180,9 +186,15 @@ class ToolContext:
     def max_output_chars(self) -> int:
         return min(self.output_chars, self.room_chars)
 
-    def limit_results(self, chars: int) -> None:
-        """Keep each result from now on to this many characters."""
-        self.room_chars = chars
+    def limit_results(self, one: int, together: int) -> None:
+        """Keep each result of the next reply to `one`, and all of them to `together` characters."""
+        self.result_chars, self.left_chars = one, together
+        self.share(1)
+
+    def share(self, calls: int) -> None:
+        """Give each of so many `calls` its room, of what the results of a reply have left."""
+        left = max(self.left_chars // calls, _LEAST_RESULT_CHARS)
+        self.room_chars = min(self.result_chars, left)
         self.shell.max_chars = self.python.max_chars = self.max_output_chars
 
 

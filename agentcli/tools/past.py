@@ -30,13 +30,15 @@ from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolRe
 _MOST_CHARS = 20_000
 _MOST_HITS = 20
 _HIT_CHARS = 200
+_AROUND_CHARS = 200
+"""Shown at least on each side of what is found within an event."""
 _LOOK_AHEAD = 200
 """Events after a call that are searched for its result."""
 
 
 class RecallArguments(ToolArguments):
-    """A past event of this session by id, or those with all words of query. compact alone: sum up
-    older work now, keeping what it names, for instance once a part of a long task is done."""
+    """Past events of this session by id, all words of query, or both. compact alone: sum up older
+    work now, keeping what it names, for instance once a part of a long task is done."""
 
     event: int | None = None
     start: int | None = None
@@ -48,7 +50,10 @@ def _recall(args: RecallArguments, ctx: ToolContext) -> ToolResult:
     event, recalled = args.event, {"recall_type": "event"}
     if event is not None:
         most = min(_MOST_CHARS, ctx.room_chars)
-        return ToolResult(_stretch(event, _full_text(event, ctx), args, most), data=recalled)
+        text = _full_text(event, ctx)
+        if args.query:
+            return ToolResult(_passages(event, text, args.query, most), data=recalled)
+        return ToolResult(_stretch(event, text, args, most), data=recalled)
     if args.query:
         return ToolResult(_hits(args.query, ctx), data=recalled)
     if args.compact is not None:
@@ -109,6 +114,41 @@ def _stretch(event_id: int, text: str, args: RecallArguments, most: int) -> str:
         f"{text[start:end]}\n[Characters {start:,} to {end:,} of {len(text):,}; "
         f"the next: event={event_id}, start={end}]"
     )
+
+
+def _passages(event_id: int, text: str, query: str, most: int) -> str:
+    """Return the parts of `text` around the lines that have all words of `query`, or any of them if
+    no line has all; as many as fit into `most` characters."""
+    words = query.casefold().split()
+    wanted: dict[bool, list[int]] = {True: [], False: []}
+    at = 0
+    for line in text.splitlines(keepends=True):
+        found = [where for word in words if (where := line.casefold().find(word)) >= 0]
+        if found:
+            wanted[len(found) == len(words)].append(at + min(*found, len(line) - 1))
+        at += len(line)
+    places = wanted[True] or wanted[False]
+    if not places:
+        raise ToolError(f"Event {event_id} ({len(text):,} characters) has none of: {query}")
+    parts: list[str] = []
+    shown_to = left = 0
+    for place in places:
+        if place < shown_to:
+            continue
+        begin = max(
+            text.rfind("\n", 0, max(place - _AROUND_CHARS, 0)) + 1, place - 2 * _AROUND_CHARS
+        )
+        begin = max(begin, shown_to)
+        end = text.find("\n", place + _AROUND_CHARS, place + 2 * _AROUND_CHARS) + 1
+        end = end or min(place + 2 * _AROUND_CHARS, len(text))
+        if end - begin > most:
+            left += 1
+            continue
+        parts.append(f"[from {begin:,}]\n" * (begin > shown_to or not parts) + text[begin:end])
+        most -= end - begin
+        shown_to = end
+    told = f"; {left} more places: use more words" if left else ""
+    return f"{''.join(parts)}\n[Parts of {len(text):,} characters; start= goes on from one{told}]"
 
 
 def _hits(query: str, ctx: ToolContext) -> str:

@@ -143,10 +143,16 @@ class ToolRegistry:
         """Yield observations in the order of `actions`. If all are read-only, they run in parallel;
         otherwise each runs alone, and its live output is tagged with the action's id."""
         if len(actions) > 1 and all(self.runs_beside_others(action) for action in actions):
-            yield from self._execute_beside_each_other(actions)
+            self._context.share(len(actions))
+            for observation in self._execute_beside_each_other(actions):
+                self._context.left_chars -= len(observation.content)
+                yield observation
             return
         for action in actions:
-            yield from self._execute_alone(action, live_output)
+            self._context.share(1)
+            for observation in self._execute_alone(action, live_output):
+                self._context.left_chars -= len(observation.content)
+                yield observation
 
     def _execute_beside_each_other(self, actions: Sequence[Action]) -> Iterator[Observation]:
         pool = ThreadPoolExecutor(min(len(actions), MAX_PARALLEL_CALLS))

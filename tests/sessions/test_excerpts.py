@@ -7,6 +7,7 @@ import pytest
 from agentcli.errors import UsageError
 from agentcli.events import Source
 from agentcli.events.actions import CondensationAction, MessageAction
+from agentcli.events.observations import SessionStartedObservation
 from agentcli.security.redact import Redactor
 from agentcli.sessions.excerpts import MAX_CHARS, excerpts
 from agentcli.sessions.session import SessionLog
@@ -98,3 +99,26 @@ def test_damaged_sessions_are_shown_as_far_as_they_go(home):
     record(home, "20260101-000000-aaaa", "one", "the walrus", "three")
     (home / "sessions" / "20260101-000000-aaaa" / "events" / "000000002.json").write_text("{")
     assert "the walrus" in excerpts(home, "walrus", "other", str)
+
+
+def test_what_the_session_that_asks_has_delegated_is_left_out(home):
+    own, child, below = (f"20260101-000000-{letter * 4}" for letter in "abc")
+    record(home, own, "delegate it")
+    for name, parent, level in ((child, own, 1), (below, child, 2)):
+        with SessionLog.create(home / "sessions" / name) as session:
+            session.emit(
+                SessionStartedObservation(
+                    version="1",
+                    session_id=name,
+                    model="m",
+                    sandbox="none",
+                    workspace="/w",
+                    pid=1,
+                    host="here",
+                    parent=parent,
+                    delegate_level=level,
+                )
+            )
+            session.emit(MessageAction(content="find the walrus", source=Source.USER))
+    assert "Nothing like this" in excerpts(home, "walrus", own, str)
+    assert child in excerpts(home, "walrus", "20260101-000000-dddd", str)

@@ -141,3 +141,30 @@ def test_it_costs_no_more_than_ninety_odd_tokens_of_every_request():
 def test_a_call_still_without_result_is_shown_alone(log, use):
     (action,) = log.step(CmdRunAction(command="sleep 9"))
     assert use(RECALL, event=action.id).output == "bash sleep 9"
+
+
+def test_of_a_long_event_the_parts_that_have_the_words_are_shown(log, use):
+    lines = [f"line {number} of the output\n" for number in range(9_000)]
+    lines[4_000] = "FAILED test_export: out of memory\n"
+    lines[8_000] = "FAILED test_import\n"
+    event = log.run("make test", "".join(lines))
+    shown = use(RECALL, event=event.id, query="failed EXPORT").output
+    assert "FAILED test_export: out of memory\n" in shown
+    assert "FAILED test_import" not in shown
+    assert len(shown) < 1_200
+    begin = int(shown.partition("[from ")[2].partition("]")[0].replace(",", ""))
+    assert "".join(lines)[begin:].startswith(shown.split("\n")[1])
+    both = use(RECALL, event=event.id, query="failed").output
+    assert both.index("test_export") < both.index("[from ", 9) < both.index("test_import")
+    every = use(RECALL, event=event.id, query="output").output
+    assert len(every) < 20_200
+    assert "more places" in every
+    with pytest.raises(ToolError, match="has none of: walrus"):
+        use(RECALL, event=event.id, query="walrus")
+
+
+def test_what_matches_in_one_endless_line_is_shown_with_its_surroundings(log, use):
+    event = log.run("cat x", "a" * 50_000 + "needle" + "b" * 50_000)
+    shown = use(RECALL, event=event.id, query="needle").output
+    assert "a" * 200 + "needle" + "b" * 200 in shown
+    assert len(shown) < 1_000
