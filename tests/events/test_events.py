@@ -8,7 +8,13 @@ import pytest
 from hypothesis import given, settings
 
 from agentcli.events import OpaqueEvent, event_from_dict, event_to_dict
-from agentcli.events.actions import CmdRunAction
+from agentcli.events.actions import (
+    CmdRunAction,
+    CondensationAction,
+    RewindAction,
+    server_tool_name,
+)
+from agentcli.events.conversation import live
 from agentcli.events.observations import CmdOutputObservation, HookObservation
 from tests.strategies import EVENT_CLASSES, events
 
@@ -70,3 +76,39 @@ def test_what_a_newer_version_wrote_is_kept_as_it_is(record):
 def test_what_is_no_event_is_refused(record):
     with pytest.raises(ValueError, match="event"):
         event_from_dict(record)
+
+
+@pytest.mark.parametrize(
+    ("own_id", "start", "end", "forgotten"),
+    [
+        (9, 2, 4, [2, 3, 4]),
+        (9, -5, 1, [0, 1]),
+        (3, 1, 7, [1, 2]),
+        (-1, 1, 3, [1, 2, 3]),
+        (0, 0, 3, []),
+    ],
+)
+def test_a_condensation_takes_out_a_range_of_what_came_before_it(own_id, start, end, forgotten):
+    """An id of -1 means that it is not recorded yet."""
+    found = CondensationAction(id=own_id, forgotten_start_id=start, forgotten_end_id=end)
+    assert list(found.forgotten_ids()) == forgotten
+
+
+def test_a_conversation_without_what_the_user_went_back_from():
+    log = [CmdRunAction(id=number, command=str(number)) for number in range(4)]
+    files = RewindAction(id=4, to_event=1, conversation=False, tree="t")
+    assert live([*log, files]) == [*log, files]
+    back = RewindAction(id=4, to_event=1)
+    assert live([*log, back, CmdRunAction(id=5, command="5")]) == [
+        *log[:2],
+        CmdRunAction(id=5, command="5"),
+    ]
+
+
+@pytest.mark.parametrize(("letters", "is_whole"), [(52, True), (53, False)])
+def test_names_of_tools_of_servers_have_64_characters_at_most(letters, is_whole):
+    name = server_tool_name("a.b c", "t" * letters)
+    assert name.startswith("mcp__a_b_c__tttt")
+    assert len(name) == 64
+    assert (name == "mcp__a_b_c__" + "t" * letters) is is_whole
+    assert name != server_tool_name("a.b c", "t" * letters + "u")
