@@ -132,6 +132,8 @@ class ToolResult:
     output: str = ""
     images: tuple[str, ...] = ()
     data: Mapping[str, Any] = field(default_factory=dict)
+    is_whole: bool = False
+    """Nothing was cut from `output`, which the model is told if it is long."""
 
 
 def with_notes(output: str, *notes: str) -> str:

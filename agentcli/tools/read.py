@@ -127,7 +127,8 @@ def _lines(
     if notes:
         output.append(f"[{'; '.join(notes)}]")
     data = {**facts, "lines_shown": (args.start, last), "lines_total": total}
-    return ToolResult("\n".join(output), data=data)
+    whole = last == total and args.start == 1 and all(len(line) <= limit for line in lines)
+    return ToolResult("\n".join(output), data=data, is_whole=whole)
 
 
 def _fitting(lines: Iterable[str], room: int) -> tuple[list[str], bool]:

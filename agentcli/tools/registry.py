@@ -30,7 +30,7 @@ from agentcli.workspace.images import ImageFault, fit_data_url, image_name
 
 MAX_PARALLEL_CALLS = 8
 TELL_SIZE_FROM = 10_000
-"""A result of more characters than this ends with a note of its length."""
+"""A whole result of more characters than this ends with a note of its length."""
 
 _NAME = re.compile(r"\w+")
 
@@ -241,11 +241,12 @@ class ToolRegistry:
 
 
 def _sized(result: ToolResult) -> ToolResult:
-    """Add a note on the size to a result so long that it burdens every later request."""
+    """Add a note on the size to a whole result so long that it burdens every later request. One
+    that was cut says so itself."""
     size = len(result.output)
-    if size <= TELL_SIZE_FROM:
+    if size <= TELL_SIZE_FROM or not result.is_whole:
         return result
-    return replace(result, output=f"{result.output}\n[{size:,} characters above]")
+    return replace(result, output=f"{result.output}\n[complete: {size:,} characters]")
 
 
 def _fitted(result: ToolResult, limits: ImageLimits) -> ToolResult:

@@ -117,7 +117,8 @@ def _tool_result(
     text = with_notes(result.output, "; ".join(facts), result.folder_fault, *result.notes, ending)
     rounded = replace(result, duration_s=round(result.duration_s, 3))
     metadata = CmdMetadata.model_validate(rounded, from_attributes=True)
-    return ToolResult(text, data={"command": args.command, "metadata": metadata})
+    data = {"command": args.command, "metadata": metadata}
+    return ToolResult(text, data=data, is_whole=not result.truncated)
 
 
 def _command_facts(result: CommandResult, before: str) -> list[str]:
@@ -181,7 +182,8 @@ def _python(args: PythonArguments, ctx: ToolContext) -> ToolResult:
 
 def _python_tool_result(code: str, result: CellResult, ending: str) -> ToolResult:
     text = with_notes(result.output, *result.notes, ending) or "[no output]"
-    return ToolResult(text, images=result.images, data={"error": result.error, "code": code})
+    data = {"error": result.error, "code": code}
+    return ToolResult(text, images=result.images, data=data, is_whole=not result.truncated)
 
 
 PYTHON = Tool(

@@ -65,7 +65,8 @@ STOPPED = re.compile(
 )
 """The note at the end of an output that was cut short: who or what stopped the command."""
 
-_FOR_THE_MODEL = re.compile(r"\n?\[[\d,]+ characters above\]\Z")
+_FOR_THE_MODEL = re.compile(r"\n?\[(?:[\d,]+ characters above|complete: [\d,]+ characters)\]\Z")
+"""The note on a long result, in both forms that sessions have recorded."""
 
 
 def interruption_text(text: str) -> str:

@@ -103,7 +103,9 @@ def test_a_long_output_is_found_by_the_name_it_is_given(call):
     told = call("bash", command="seq 20000")
     name = re.search(r"the whole: (\$AGENT_OUT/\S+);", told)[1]
     first = int(re.search(r"read from line (\d+)", told)[1])
-    assert told.endswith(f"[{len(told.rpartition(chr(10))[0]):,} characters above]")
+    assert told.endswith("20000")
+    whole = call("bash", command="seq 4000")
+    assert whole.endswith(f"4000\n[complete: {len(whole.rpartition(chr(10))[0]):,} characters]")
     assert call("read", path=name, start=first, end=first).startswith(f"{first}\t{first}\n")
     assert call("grep", pattern="^19999$", path=name) == f"{name}\n19999:19999"
     assert call("glob", pattern="*", path="$AGENT_OUT") == name
