@@ -138,7 +138,7 @@ class EditorAgent:
         return AuthenticateResponse()
 
     def _ways_to_a_key(self) -> list[TerminalAuthMethod | AuthMethodAgent]:
-        told = "Asks for a provider, a key and a model; or give the agent a key in its environment"
+        about = "Asks for a provider, a key and a model; or give the agent a key in its environment"
         ways: list[TerminalAuthMethod | AuthMethodAgent] = []
         auth = self._editor.capabilities.auth
         if auth is not None and auth.terminal:
@@ -147,11 +147,11 @@ class EditorAgent:
                     type="terminal",
                     id=f"{_SETUP}-terminal",
                     name="agent setup",
-                    description=told,
+                    description=about,
                     args=[_SETUP_FLAG],
                 )
             )
-        ways.append(AuthMethodAgent(id=_SETUP, name="agent setup in a terminal", description=told))
+        ways.append(AuthMethodAgent(id=_SETUP, name="agent setup in a terminal", description=about))
         return ways
 
     # --- sessions
@@ -411,10 +411,10 @@ async def _serve(defaults: SessionDefaults) -> int:
     transport = StdioTransport()
     agent = EditorAgent(defaults)
     connection = AgentSideConnection(agent, transport, listening=False, use_unstable_protocol=True)
-    told = _end_signal()
+    signalled = _end_signal()
     ends = [asyncio.ensure_future(each) for each in (connection.listen(), transport.closed.wait())]
-    await asyncio.wait([*ends, told], return_when=asyncio.FIRST_COMPLETED)
-    code = told.result() if told.done() else 0
+    await asyncio.wait([*ends, signalled], return_when=asyncio.FIRST_COMPLETED)
+    code = signalled.result() if signalled.done() else 0
     if code:
         reason = TurnInterrupted("interrupted" if code == 130 else "terminated", code)
     else:
@@ -431,13 +431,13 @@ def _end_signal() -> asyncio.Future[int]:
     """Return a future that gets the exit code once a signal asks for the end. A second signal ends
     the process at once; what is on disk is whole."""
     loop = asyncio.get_running_loop()
-    told: asyncio.Future[int] = loop.create_future()
+    signalled: asyncio.Future[int] = loop.create_future()
 
     def tell(code: int) -> None:
-        if told.done():
+        if signalled.done():
             os._exit(code)
-        told.set_result(code)
+        signalled.set_result(code)
 
     for number, code in _EXIT_CODES.items():
         loop.add_signal_handler(number, tell, code)
-    return told
+    return signalled

@@ -433,10 +433,10 @@ class Commands:
             [
                 AvailableCommand(
                     name=name,
-                    description=printable(told, multiline=False) or name,
+                    description=printable(about, multiline=False) or name,
                     input=_input(hint),
                 )
-                for name, told, hint in self._listed(opened)
+                for name, about, hint in self._listed(opened)
             ]
         )
 

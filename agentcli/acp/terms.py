@@ -45,8 +45,8 @@ def modes(current: str) -> SessionModeState:
     return SessionModeState(
         current_mode_id=current,
         available_modes=[
-            SessionMode(id=name, name=shown, description=told)
-            for name, (shown, told) in _MODES.items()
+            SessionMode(id=name, name=shown, description=about)
+            for name, (shown, about) in _MODES.items()
         ],
     )
 
@@ -86,8 +86,8 @@ def _select(
             "category": category,
             "current_value": current,
             "options": [
-                SessionConfigSelectOption(value=value, name=shown, description=told or None)
-                for value, shown, told in values
+                SessionConfigSelectOption(value=value, name=shown, description=about or None)
+                for value, shown, about in values
             ],
         }
     )
@@ -119,9 +119,9 @@ def with_servers(settings: Settings, given: Iterable[EditorServer], notices: lis
     return settings.model_copy(update={"mcp_servers": servers})
 
 
-def server_name(told: str) -> str:
+def server_name(text: str) -> str:
     """Return the name of an editor's server here: "IntelliJ IDEA" becomes IntelliJ-IDEA."""
-    return _NOT_IN_NAMES.sub("-", told)[:_LONGEST_NAME].strip("-")
+    return _NOT_IN_NAMES.sub("-", text)[:_LONGEST_NAME].strip("-")
 
 
 def _way(server: EditorServer) -> dict[str, object]:
@@ -164,8 +164,8 @@ def not_now(why: str) -> RequestError:
 
 
 def unknown_session(session_id: str) -> RequestError:
-    told = f"there is no session {printable(session_id, multiline=False)!r}"
-    return RequestError(_NOT_FOUND, told, {"sessionId": session_id})
+    message = f"there is no session {printable(session_id, multiline=False)!r}"
+    return RequestError(_NOT_FOUND, message, {"sessionId": session_id})
 
 
 def request_error(error: AgentError) -> RequestError:
@@ -199,5 +199,5 @@ def _auth_required(message: str, hint: str) -> RequestError:
 
 
 def _error(code: int, message: str, hint: str, **data: Any) -> RequestError:
-    told = printable("\n".join(filter(None, (message, hint))))
-    return RequestError(code, told, {"message": message, "hint": hint, **data})
+    whole = printable("\n".join(filter(None, (message, hint))))
+    return RequestError(code, whole, {"message": message, "hint": hint, **data})

@@ -141,8 +141,8 @@ class ToolCallView:
             case FileEditObservation(diff=diff) | FileWriteObservation(diff=diff):
                 yield from self.change(action, diff_rows(diff))
             case ErrorObservation() | UserRejectObservation():
-                told = outcome(observation)
-                yield text("\n".join(map(plain, (told.status, *told.lines))))
+                shown = outcome(observation)
+                yield text("\n".join(map(plain, (shown.status, *shown.lines))))
             case (
                 CmdOutputObservation()
                 | IPythonRunCellObservation()

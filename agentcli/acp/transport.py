@@ -162,8 +162,8 @@ class InvalidMessage(Exception):
 
     def __init__(self, code: int, message: str, why: str, request_id: object = None) -> None:
         super().__init__(why)
-        told = {"code": code, "message": f"{message}: {why}"}
-        self.answer: Message = {"jsonrpc": "2.0", "id": request_id, "error": told}
+        error = {"code": code, "message": f"{message}: {why}"}
+        self.answer: Message = {"jsonrpc": "2.0", "id": request_id, "error": error}
 
 
 def read_message(line: bytes) -> Message:
@@ -189,9 +189,9 @@ def read_message(line: bytes) -> Message:
     return message if "error" not in message else {**message, "error": _error(message["error"])}
 
 
-def _error(told: Any) -> Message:
+def _error(given: Any) -> Message:
     """Return the error of an answer in the form that the SDK takes."""
-    found = told if isinstance(told, dict) else {"message": str(told)}
+    found = given if isinstance(given, dict) else {"message": str(given)}
     code, said = found.get("code"), found.get("message")
     return {
         "code": code if isinstance(code, int) else _INTERNAL_ERROR,

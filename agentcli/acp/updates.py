@@ -245,9 +245,9 @@ class SessionUpdates:
             self._tell_running(status.detail)
         elif status.phase not in ("retrying", "waiting"):
             self._waits_for = ""
-        elif (told := f"{status.phase}: {status.detail}") != self._waits_for:
-            self._waits_for = told
-            self._update(update_agent_thought_text(f"{printable(told, multiline=False)}\n\n"))
+        elif (waits_for := f"{status.phase}: {status.detail}") != self._waits_for:
+            self._waits_for = waits_for
+            self._update(update_agent_thought_text(f"{printable(waits_for, multiline=False)}\n\n"))
 
     def _tell_running(self, message: str) -> None:
         for action in self._open.values():

@@ -101,8 +101,8 @@ def _described(hint: Any) -> Any:
     if get_origin(hint) is not Annotated:
         return hint
     kind, *notes = get_args(hint)
-    told = [Field(description=note) if isinstance(note, str) else note for note in notes]
-    return Annotated[(kind, *told)]
+    fields = [Field(description=note) if isinstance(note, str) else note for note in notes]
+    return Annotated[(kind, *fields)]
 
 
 def _result(given: Any) -> ToolResult:

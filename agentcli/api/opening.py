@@ -74,8 +74,8 @@ def _kept(events: Sequence[Event]) -> Iterator[Event]:
             yield event
         elif isinstance(event, Action) and event.tool_call_metadata is not None:
             if event.id < 0 or event.id not in answered:
-                told = f"initial_events[{at}], a call of {event.tool_call_metadata.function_name}"
-                raise UsageError(f"{told}, has no observation that names it as its cause")
+                call = f"initial_events[{at}], a call of {event.tool_call_metadata.function_name}"
+                raise UsageError(f"{call}, has no observation that names it as its cause")
             calls.add(event.id)
             yield event
         elif _is_answer(event) and event.cause in calls:
@@ -185,8 +185,8 @@ def _opened(
             name = free_name(builder.home, name)
         earlier = earlier_conversation(options.get("initial_events", ()))
         prepared = builder.prepare()
-        if told := options.get("instructions"):
-            prepared = replace(prepared, system_text=f"{prepared.system_text}\n\n{told.strip()}")
+        if text := options.get("instructions"):
+            prepared = replace(prepared, system_text=f"{prepared.system_text}\n\n{text.strip()}")
         opened = builder.create(subscribers, name, prepared)
     except ValueError as error:
         # Two tools of one name.

@@ -150,11 +150,11 @@ class Session:
 
     def _require_idle(self) -> None:
         if self._is_closed:
-            told = f"agentcli.Session.open(session_id={self.id!r}) goes on with it"
-            raise UsageError("the session is closed", hint=told)
+            hint = f"agentcli.Session.open(session_id={self.id!r}) goes on with it"
+            raise UsageError("the session is closed", hint=hint)
         if self._streams is not None and self._streams.is_open and not self._streams.is_here():
-            told = "go through it to its end, leave its loop, or close() it"
-            raise UsageError("a stream of the session is not over", hint=told)
+            hint = "go through it to its end, leave its loop, or close() it"
+            raise UsageError("a stream of the session is not over", hint=hint)
         if self._opened.is_working:
             raise UsageError("the session is at work", hint="another one may be opened beside it")
 

@@ -22,7 +22,7 @@ class SessionStreams:
     def __init__(self, session: SessionLog) -> None:
         self._worker: threading.Thread | None = None
         self._thread = ThreadPoolExecutor(1, "agent", initializer=self._enter)
-        self._told: queue.SimpleQueue[StreamItem | None] = queue.SimpleQueue()
+        self._items: queue.SimpleQueue[StreamItem | None] = queue.SimpleQueue()
         self._working: Future[TurnResult] | None = None
         session.subscribe(self)
 
@@ -31,11 +31,11 @@ class SessionStreams:
     ) -> Generator[StreamItem, None, TurnResult]:
         """Run `work` and yield what it tells. Raises what it raises; a stream that is left early
         interrupts it."""
-        told = self._told = queue.SimpleQueue()
+        items = self._items = queue.SimpleQueue()
         working = self._working = self._thread.submit(work)
-        working.add_done_callback(lambda _: told.put(None))
+        working.add_done_callback(lambda _: items.put(None))
         try:
-            while (what := told.get()) is not None:
+            while (what := items.get()) is not None:
                 yield what
         finally:
             self.stop(interrupt)
@@ -67,9 +67,9 @@ class SessionStreams:
     def on_progress(self, progress: Progress) -> None:
         self._tell(progress)
 
-    def _tell(self, told: StreamItem) -> None:
+    def _tell(self, item: StreamItem) -> None:
         if self._working is not None:
-            self._told.put(told)
+            self._items.put(item)
 
     def close(self) -> None:
         self._thread.shutdown()
