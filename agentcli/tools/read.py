@@ -147,7 +147,8 @@ def _part_of_large(args: Arguments, files: FileTracker, path: Path, room: int) -
     """Return lines of a text too large to be read as a whole, and so too large to edit."""
     shown = files.show(path)
     with files.opened(path) as file:
-        found = start_as_text(file.read(_SAMPLE_BYTES), path.name)
+        charset = files.conventions(path).charset
+        found = start_as_text(file.read(_SAMPLE_BYTES), path.name, charset)
         size = size_text(os.fstat(file.fileno()).st_size)
         if found is None or found.encoding.startswith("utf-16"):
             raise ToolError(
@@ -170,6 +171,7 @@ def _part_of_large(args: Arguments, files: FileTracker, path: Path, room: int) -
         raise ToolError(f"{shown} has fewer than {args.start} lines.", error_id="bad_range")
     last = args.start + len(output) - 1
     more = "" if whole else f"; read on with start={last + 1}, or look with grep"
+    more += f"; encoding unknown; {found.encoding} is a guess" if found.guessed else ""
     output.append(f"[lines {args.start}-{last} of a file of {size}{more}]")
     return ToolResult("\n".join(output), data={"path": shown, "lines_shown": (args.start, last)})
 
