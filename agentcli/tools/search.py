@@ -145,7 +145,12 @@ def _glob(args: GlobArguments, ctx: ToolContext) -> ToolResult:
         raise ToolError(f"{ctx.files.show(top)} is a file, not a folder.", error_id="not_a_folder")
     if fixed:
         alone = fixed[0] in "/~" or in_outputs(fixed) is not None
-        top = ctx.files.locate(fixed) if alone else top / parse_path(fixed)
+        named = ctx.files.locate(fixed) if alone else top / parse_path(fixed)
+        if alone or fixed.isascii() or named.exists():
+            top = named
+        else:
+            # Its letters may be stored in another Unicode form.
+            pattern = f"{fixed}/{pattern.lstrip('/')}"
     place = ctx.files.require_readable(top)
     wildcards, note = Glob(pattern), ""
     files: list[WalkedEntry] = []

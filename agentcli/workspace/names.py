@@ -55,6 +55,14 @@ def display_path(path: Path | str, workspace: Path | None = None) -> str:
     return "$'" + "".join(map(_escape, text)) + "'"
 
 
+def escaped_path(shown: str) -> str:
+    """Return a path as bash can read it, with every letter beyond ASCII as its bytes."""
+    if shown.startswith("$'"):
+        return shown
+    plain = (c if c.isascii() and c not in _NAMED_ESCAPES else _bytes_of(c) for c in shown)
+    return f"$'{''.join(plain)}'"
+
+
 def first_names(names: Sequence[str], most: int) -> str:
     """Return the first `most` names on one line, and how many more there are."""
     more = f" and {len(names) - most:,} more" if len(names) > most else ""
@@ -73,7 +81,11 @@ def _escape(character: str) -> str:
         return _NAMED_ESCAPES[character]
     if character.isprintable():
         return character
-    return "".join(f"\\x{byte:02x}" for byte in os.fsencode(character))
+    return _bytes_of(character)
+
+
+def _bytes_of(text: str) -> str:
+    return "".join(f"\\x{byte:02x}" for byte in os.fsencode(text))
 
 
 def output_name(path: Path) -> str:

@@ -9,10 +9,11 @@ from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
+from unicodedata import normalize
 
 from agentcli.errors import ToolError
 from agentcli.workspace.ignore import GIT, Rules, is_ignored, rules_above, with_rules_of
-from agentcli.workspace.names import display_path
+from agentcli.workspace.names import display_path, escaped_path
 from agentcli.workspace.opening import opened_folder
 from agentcli.workspace.text import os_errors_told
 from agentcli.workspace.tracking import FileTracker
@@ -111,6 +112,14 @@ def _no_such_file(files: FileTracker, path: Path) -> ToolError:
     # The suggestions are optional, and a folder that can't be listed has none.
     with contextlib.suppress(ToolError):
         here = [entry.name for entry in files.list_folder(folder)]
+        form = normalize("NFC", missing)
+        if same := [name for name in here if normalize("NFC", name) == form]:
+            # Shown as they are, the two would look alike.
+            shown = escaped_path(files.show(folder / same[0] / path.relative_to(folder / missing)))
+            return ToolError(
+                f"{message}. Its letters are stored in another Unicode form: {shown}",
+                error_id="file_not_found",
+            )
         near = [folder / name for name in get_close_matches(missing, here, n=3, cutoff=0.7)]
     top = files.workspace.resolve()
     elsewhere = (

@@ -20,6 +20,7 @@ from tests.server import Call, Reply
         ("edit({slug}/x)", "{slug}/x", "slug/x"),
         (r"edit(\*.md)", "*.md", "a.md"),
         ("edit([[:upper:]]*)", "Makefile", "makefile"),
+        ("edit(caf\u00e9.md)", "cafe\u0301.md", "cafe.md"),
     ],
 )
 def test_a_rule_covers_what_it_names(agent, serve, rule, denied, spared):

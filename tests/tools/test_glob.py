@@ -94,3 +94,34 @@ def test_its_events(use, make):
     assert GLOB.action(arguments, "") == GlobAction(pattern="*.py")
     found = GLOB.observation(use(GLOB, pattern="*.py"))
     assert found == SearchObservation(content="a.py", matches=1)
+
+
+def test_composed_and_decomposed_letters_are_the_same(use, workspace):
+    (workspace / "cafe\u0301").mkdir()
+    (workspace / "cafe\u0301/e\u0301te\u0301.md").touch()
+    for pattern in ["caf\u00e9/*", "*/\u00e9t\u00e9.md", "caf?/?t?.md", "cafe\u0301/*"]:
+        assert use(GLOB, pattern=pattern).output == "cafe\u0301/e\u0301te\u0301.md"
+
+
+def test_a_name_in_another_unicode_form_is_shown_by_its_bytes(use, workspace):
+    (workspace / "cafe\u0301").mkdir()
+    with pytest.raises(ToolError) as told:
+        use(GLOB, pattern="*", path="caf\u00e9")
+    shown = r"$'cafe\xcc\x81'"
+    assert str(told.value).endswith(f"Its letters are stored in another Unicode form: {shown}")
+    (workspace / "cafe\u0301/a").touch()
+    assert use(GLOB, pattern="*", path=shown).output == "cafe\u0301/a"
+
+
+def test_no_pattern_takes_long_or_fails(use, workspace):
+    (workspace / "a").touch()
+    for pattern in [
+        "[{a,b}]/" * 100,
+        "{a,b}" * 190,
+        "**/" * 300 + "b",
+        "[[:",
+        "a[]",
+        "\\",
+        "{" * 500,
+    ]:
+        assert "No files match" in use(GLOB, pattern=pattern).output

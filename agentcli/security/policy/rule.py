@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Literal
+from unicodedata import normalize
 from urllib.parse import urlsplit
 
 from agentcli.workspace.guard import ReadingRule, ReadingRules
@@ -53,7 +54,10 @@ def pattern_matches(pattern: str, path: Path | str, workspace: Path, home: Path)
 
 @functools.lru_cache(maxsize=256)
 def _compiled(pattern: str, workspace: Path, home: Path) -> re.Pattern[str]:
-    found = dict.fromkeys(_expression(each, workspace, home) for each in variants(pattern))
+    # One name can be stored with composed or decomposed letters, and both look alike.
+    forms = dict.fromkeys((pattern, normalize("NFC", pattern), normalize("NFD", pattern)))
+    each = (variant for form in forms for variant in variants(form))
+    found = dict.fromkeys(_expression(variant, workspace, home) for variant in each)
     return re.compile("|".join(found), re.DOTALL)
 
 
