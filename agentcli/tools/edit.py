@@ -15,6 +15,7 @@ from agentcli.events.actions import FileEditAction
 from agentcli.events.observations import FileEditObservation
 from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolResult
 from agentcli.tools.near_text import SHOWN_LINES, excerpt, not_found, occurrences
+from agentcli.tools.patches import find_lines
 from agentcli.tools.write import diff, require_seen, told_changes
 from agentcli.workspace.syntax import introduced_error
 from agentcli.workspace.text import TextFile, split_lines
@@ -33,6 +34,8 @@ class Replacement(ToolArguments):
     old_str: str
     new_str: str
     replace_all: SkipJsonSchema[bool] = False
+    after: SkipJsonSchema[str | None] = None
+    """For a part of a patch, which means whole lines: the line that they come after, if any."""
 
 
 class EditArguments(ToolArguments):
@@ -132,13 +135,17 @@ def _replaced(
     """Return the text after one replacement, and where in it the new text of this one and of
     earlier ones is, which was at `spans`."""
     old, new = _plain_endings(wanted.old_str), _plain_endings(wanted.new_str)
-    if not old:
+    if not old and wanted.after is None:
         raise ToolError(
             "old_str is empty. A new file is made with write.", error_id="invalid_tool_call"
         )
     if old == new:
         raise ToolError("old_str and new_str are equal: nothing to do.", error_id="no_change")
-    starts = list(occurrences(text, old))
+    if wanted.after is not None:
+        text += "\n" * (not text.endswith("\n"))
+        starts = [find_lines(shown, text, old, wanted.after)]
+    else:
+        starts = list(occurrences(text, old))
     if not starts:
         raise ToolError(not_found(shown, text, old), error_id="no_match")
     if len(starts) > 1 and not wanted.replace_all:
@@ -157,6 +164,9 @@ def _replaced(
 
     kept = [(moved(start), max(moved(start), moved(end))) for start, end in spans]
     made = [(s + n * growth, s + n * growth + len(new)) for n, s in enumerate(starts)]
+    if wanted.after is not None:
+        [at] = starts
+        return text[:at] + new + text[at + len(old) :], [*kept, *made]
     return text.replace(old, new), [*kept, *made]
 
 

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
+from agentcli.tools.patches import call_for, patch_in
+
 Values = dict[str, Any]
 
 _NAMESPACE = re.compile(r"(?:functions|default_api|container|repo_browser)[.:]")
@@ -40,10 +42,16 @@ class _Terms:
 
 def translated(name: str, values: Values, known: Collection[str]) -> tuple[str, Values]:
     """Return the name and arguments of a call in our own terms, as far as they have other ones.
-    `known` are the tools there are; none of them is taken for another."""
+    `known` are the tools there are; none of them is taken for another. Raises ToolError for a patch
+    that can't be applied."""
+    patch = patch_in(values.get("command", values.get("cmd")))
+    if patch is not None and "edit" in known:
+        return call_for(patch)
     if name in known:
         return name, _adapted(name, values)
     word = _plain(_NAMESPACE.sub("", name, count=1))
+    if word == "applypatch" and len(values) == 1 and "edit" in known:
+        return call_for(str(*values.values()))
     if word in _EDITORS:
         own, values = _of_editor(word, values)
     else:

@@ -26,6 +26,7 @@ from agentcli.plain_json import mended
 from agentcli.security.policy.rule import Pattern
 from agentcli.tools.base import Effect, Tool, ToolArguments, ToolContext, ToolResult, with_notes
 from agentcli.tools.other_names import translated
+from agentcli.tools.patches import BEGIN_PATCH
 from agentcli.workspace.images import ImageFault, fit_data_url, image_name
 
 MAX_PARALLEL_CALLS = 8
@@ -82,6 +83,8 @@ class ToolRegistry:
         written: dict[str, str] = {}
         try:
             try:
+                if BEGIN_PATCH in raw:
+                    raise ToolError("It may be a patch, which a valid call of bash can be as well.")
                 tool, arguments = self._validate(name, raw)
             except ToolError:
                 raw, before = mended(raw), raw
