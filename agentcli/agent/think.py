@@ -15,7 +15,7 @@ from agentcli.agent.ending import Ending
 from agentcli.agent.replies import asks_for_summary, events_of, is_summary_due
 from agentcli.errors import LLMError, LLMErrorKind
 from agentcli.events import Event, Source
-from agentcli.events.actions import MessageAction
+from agentcli.events.actions import SITUATION, MessageAction
 from agentcli.events.conversation import newest_first
 from agentcli.events.observations import RequestAdaptedObservation
 from agentcli.events.progress import Notice, Status, StepDone
@@ -158,6 +158,13 @@ def condense(agent: Agent, session: SessionLog) -> None:
 
     if condensation := agent.memory.condense(session.events, permit):
         session.emit(condensation)
+        if condensation.forgotten_ids() and (told := agent.situation()):
+            session.emit(situation_message(told))
+
+
+def situation_message(told: str) -> MessageAction:
+    """Return the message that says where the session is now."""
+    return MessageAction(content=told, source=Source.ENVIRONMENT, nudge=SITUATION)
 
 
 _GO_ON = "[You may work on: go on with the task where you left off.]"

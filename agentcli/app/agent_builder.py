@@ -16,6 +16,7 @@ from agentcli.agent.act import show_saving
 from agentcli.agent.agent import Agent, Approver
 from agentcli.agent.ending import Limits
 from agentcli.agent.prompts import PromptFacts, PromptManager
+from agentcli.agent.think import situation_message
 from agentcli.app import knowledge
 from agentcli.app.agents import (
     ApproverFactory,
@@ -46,6 +47,7 @@ from agentcli.app.session_tools import (
     start_servers,
     tool_context,
 )
+from agentcli.app.situation import Situation
 from agentcli.checkpoints.checkpointer import Checkpointer
 from agentcli.events import Source
 from agentcli.events.actions import MessageAction, SystemMessageAction
@@ -213,6 +215,8 @@ class AgentBuilder:
             session.emit(self._started(session, prepared, resumed=True))
             for told in changed:
                 session.emit(MessageAction(content=told, source=Source.ENVIRONMENT))
+            where = Situation(session, prepared.containment, opened.context.shell)
+            session.emit(situation_message(where.text(resumed=True)))
             opened.begin(resumed=True)
             if not has_message:
                 opened.knowledge.inform(session)
@@ -320,6 +324,7 @@ class AgentBuilder:
             children=_children_of(parent, agents) if tools.has("delegate") else None,
             save_rule=policy.save_rule,
             inform=knowledge.after_message(known, context),
+            situation=Situation(session, containment, context.shell).text,
             last_notes=knowledge.last_notes(schemas, self.settings),
             max_output_tokens=model.output_tokens,
             effort=model.effort or None,

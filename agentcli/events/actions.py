@@ -27,6 +27,12 @@ class SystemMessageAction(Action, kind="system"):
         return f"system prompt, {len(self.tools)} tools"
 
 
+SITUATION = "situation"
+"""The `nudge` of a message that says where the session is now; the next one replaces it."""
+NOTES_REMINDER = "notes"
+"""The `nudge` of the reminder to take notes before a condensation."""
+
+
 class MessageAction(Action, kind="message"):
     """A message. If the user sends it while the agent works, `delivery` says when it reaches the
     model: at the next step (steer) or after the turn (queue)."""
@@ -42,7 +48,8 @@ class MessageAction(Action, kind="message"):
     delegated: str = ""
     """For a task from another session: which delegation of which session it is."""
     nudge: str | None = None
-    """For a message that tells the model it may be stuck: the rule that fired."""
+    """For a message that holds for a while only: the rule that found the model stuck, SITUATION, or
+    what else it is."""
     reasoning: str = ""
 
     @property

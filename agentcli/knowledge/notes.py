@@ -20,7 +20,7 @@ from typing import Literal
 
 from agentcli.errors import ToolError
 from agentcli.events import Event, Source
-from agentcli.events.actions import MessageAction
+from agentcli.events.actions import NOTES_REMINDER, MessageAction
 from agentcli.events.conversation import newest_first
 from agentcli.knowledge.instructions import digest, escape_tags
 from agentcli.workspace.private import locked, replace_durably
@@ -32,8 +32,6 @@ SEPARATOR = "§"
 FILES: dict[Target, str] = {"memory": "MEMORY.md", "user": "USER.md"}
 LIMITS: dict[Target, int] = {"memory": 2_200, "user": 1_375}
 """Most characters of a whole file, separators included."""
-REMINDER = "notes"
-"""The `nudge` of the reminder's message."""
 _MOST_BYTES = 64 * 1024
 _JOIN = f"\n{SEPARATOR}\n"
 _MATCH_SHOWN = 60
@@ -226,22 +224,27 @@ class Notes:
         return read.text if read else ""
 
 
+_LEAST_CALLS = 5
+"""Calls of tools before there can be anything worth a note."""
+
+
 def reminder(events: Sequence[Event]) -> MessageAction | None:
     """Return a message that asks the model to note what is worth keeping, before a condensation;
-    None if the session has had it already. `events` are all events of the session. Only for
-    sessions with the memory tool."""
+    None if the session has had it already, or has done too little to have learned anything.
+    `events` are all events of the session. Only for sessions with the memory tool."""
     told = (
-        isinstance(event, MessageAction) and event.nudge == REMINDER
+        isinstance(event, MessageAction) and event.nudge == NOTES_REMINDER
         for event in newest_first(events)
     )
-    if any(told):
+    learned = sum(event.tool_call_metadata is not None for event in events) >= _LEAST_CALLS
+    if any(told) or not learned:
         return None
     return MessageAction(
         content="[Older parts of this conversation are about to be summarised. If you learned "
         "something that later sessions on this project need (how it is built, what to mind), "
         "note it now with memory; then go on.]",
         source=Source.ENVIRONMENT,
-        nudge=REMINDER,
+        nudge=NOTES_REMINDER,
     )
 
 

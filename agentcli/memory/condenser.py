@@ -7,8 +7,13 @@ from dataclasses import dataclass, replace
 from typing import Literal, Protocol, TypeVar
 
 from agentcli.errors import ConfigError
-from agentcli.events import LLMMetrics
-from agentcli.events.actions import CondensationAction
+from agentcli.events import Event, LLMMetrics
+from agentcli.events.actions import (
+    NOTES_REMINDER,
+    SITUATION,
+    CondensationAction,
+    MessageAction,
+)
 from agentcli.extensions import ExtensionPoint
 from agentcli.memory.projection import MAX_MASKED_MESSAGE_CHARS
 from agentcli.memory.view import Step, View, ids_of, is_never_dropped
@@ -123,6 +128,7 @@ def forget(view: View, gone: Sequence[Step], summary: str, reason: str) -> Conde
         for event in view.events
         if isinstance(event, CondensationAction)
         or event.id in going
+        or _is_outdated(event)
         or (event.id <= end and event.id not in staying and not is_never_dropped(event))
     )
     gone_ids = set(forgotten)
@@ -136,6 +142,12 @@ def forget(view: View, gone: Sequence[Step], summary: str, reason: str) -> Conde
         reason=reason,
         numbers={FIRST_EVENT: first},
     )
+
+
+def _is_outdated(event: Event) -> bool:
+    """Whether a condensation makes `event` pointless: where the session was before it, the reminder
+    that it would come."""
+    return isinstance(event, MessageAction) and event.nudge in (SITUATION, NOTES_REMINDER)
 
 
 def _too_long(view: View, end: int) -> Iterator[int]:

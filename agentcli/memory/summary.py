@@ -6,7 +6,7 @@ import logging
 import re
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from agentcli.errors import LLMError
 from agentcli.events import Action, Event, Observation, Source
@@ -19,6 +19,7 @@ from agentcli.events.actions import (
     FileReadAction,
     FileWriteAction,
     MessageAction,
+    TaskTrackingAction,
 )
 from agentcli.events.observations import CmdOutputObservation, ErrorObservation, FileReadObservation
 from agentcli.memory.condenser import Options, first_forgotten, forget, oldest_by_both
@@ -232,14 +233,25 @@ def _asked(view: View, last: int) -> str:
 
 
 def _open_tasks(view: View) -> str:
-    tasks = view.todo.task_list if view.todo is not None else ()
-    still_open = [task for task in tasks if task.get("status") in ("todo", "in_progress")]
-    lines = [f"- {task.get('title', '')} ({task['status']})" for task in still_open[:_TASKS_SHOWN]]
-    if still_open and _of_an_ended_turn(view):
+    lines = open_tasks(view.todo)
+    if lines and _of_an_ended_turn(view):
         lines.insert(0, "Your list as an earlier turn left it; some may be done:")
+    return "\n".join(["## Open tasks", *lines]) if lines else ""
+
+
+def open_tasks(todo: TaskTrackingAction | None) -> list[str]:
+    """Return a line for each open task of the list, with its notes."""
+    tasks = todo.task_list if todo is not None else ()
+    still_open = [task for task in tasks if task.get("status") in ("todo", "in_progress")]
+    lines = [_task_line(task) for task in still_open[:_TASKS_SHOWN]]
     if len(still_open) > _TASKS_SHOWN:
         lines.append(f"- … {len(still_open) - _TASKS_SHOWN} more")
-    return "\n".join(["## Open tasks", *lines]) if lines else ""
+    return lines
+
+
+def _task_line(task: Mapping[str, Any]) -> str:
+    notes = _one_line(str(task.get("notes") or ""), _LINE_CHARS)
+    return f"- {task.get('title', '')} ({task['status']}){': ' if notes else ''}{notes}"
 
 
 def _of_an_ended_turn(view: View) -> bool:

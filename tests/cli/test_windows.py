@@ -72,7 +72,9 @@ class Strict:
         if not body.get("tools"):
             return Reply(self.summary)
         self.without_task += "the-blue-key" not in request.raw.decode()
-        self.results += [text_of(m) for m in body["messages"][-1:] if m["role"] == "tool"]
+        # After a condensation, a message says where the session is.
+        new = [m for m in body["messages"][-2:] if m["role"] in ("tool", "assistant")]
+        self.results += [text_of(m) for m in new[-1:] if m["role"] == "tool"]
         if self.done == self.steps:
             return Reply("All is counted.")
         self.done += 1

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentcli.errors import ToolError
-from agentcli.events import Source
-from agentcli.events.actions import MessageAction, RewindAction
-from agentcli.knowledge.notes import LIMITS, REMINDER, Notes, project_folder, reminder
+from agentcli.events import Event, Source, ToolCallMetadata
+from agentcli.events.actions import NOTES_REMINDER, CmdRunAction, MessageAction, RewindAction
+from agentcli.knowledge.notes import LIMITS, Notes, project_folder, reminder
 
 
 @pytest.fixture
@@ -215,11 +215,14 @@ def test_whatever_is_kept_is_read_back_and_within_its_limit(steps, tmp_path_fact
 
 
 def test_the_model_is_reminded_once_before_a_condensation():
-    log = [MessageAction(id=0, content="work", source=Source.USER)]
+    log: list[Event] = [MessageAction(id=0, content="work", source=Source.USER)]
+    assert reminder(log) is None, "nothing was learned yet"
+    call = ToolCallMetadata(function_name="bash", tool_call_id="c", raw_arguments="{}")
+    log += [CmdRunAction(id=n, command="ls", tool_call_metadata=call) for n in range(1, 6)]
     told = reminder(log)
     assert told.source is Source.ENVIRONMENT
-    assert told.nudge == REMINDER
-    log.append(told.model_copy(update={"id": 1}))
+    assert told.nudge == NOTES_REMINDER
+    log.append(told.model_copy(update={"id": 6}))
     assert reminder(log) is None
-    log.append(RewindAction(id=2, to_event=0))
+    log.append(RewindAction(id=7, to_event=5))
     assert reminder(log) is not None
