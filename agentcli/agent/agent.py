@@ -148,7 +148,7 @@ class Agent:
     """Records the knowledge that the newest messages of the user call for."""
     last_notes: Callable[[Sequence[Event]], MessageAction | None] = lambda events: None
     """Returns what to tell the model before the conversation is condensed, if anything."""
-    situation: Callable[[], str] = lambda: ""
+    situation: Callable[..., str] = lambda **how: ""
     """Returns where the session is now, to be told once older work was condensed."""
     save_rule: Callable[[str], None] = lambda rule: None
     """Saves a rule beyond this session."""

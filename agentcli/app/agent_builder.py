@@ -215,8 +215,7 @@ class AgentBuilder:
             session.emit(self._started(session, prepared, resumed=True))
             for told in changed:
                 session.emit(MessageAction(content=told, source=Source.ENVIRONMENT))
-            where = Situation(session, prepared.containment, opened.context.shell)
-            session.emit(situation_message(where.text(resumed=True)))
+            session.emit(situation_message(opened.agent.situation(resumed=True)))
             opened.begin(resumed=True)
             if not has_message:
                 opened.knowledge.inform(session)

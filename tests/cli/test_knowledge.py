@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from agentcli.app.knowledge import last_notes
-from agentcli.events import Source
-from agentcli.events.actions import MessageAction
+from agentcli.events import Source, ToolCallMetadata
+from agentcli.events.actions import CmdRunAction, MessageAction
 from agentcli.messages import ToolSchema
 from agentcli.sessions.session import read_session
 from agentcli.settings import AgentSettings, Settings
@@ -128,6 +128,8 @@ def test_a_person_sees_and_finds_the_notes(agent, serve):
 def test_the_model_is_not_reminded_of_notes_that_it_may_not_take():
     schemas = (ToolSchema("memory", "", {}),)
     said = [MessageAction(id=0, content="work", source=Source.USER)]
+    call = ToolCallMetadata(function_name="bash", tool_call_id="c", raw_arguments="{}")
+    said += [CmdRunAction(id=n, command="ls", tool_call_metadata=call) for n in range(1, 6)]
     assert last_notes(schemas, Settings())(said) is not None
     assert last_notes(schemas, Settings(agent=AgentSettings(approval="plan")))(said) is None
     assert last_notes((), Settings())(said) is None
