@@ -9,7 +9,7 @@ from agentcli.agent.agent import Tools
 from agentcli.agent.ending import Ending
 from agentcli.errors import LLMErrorKind
 from agentcli.events import Event, LLMMetrics, OpaqueReplyData, ReplyPart, Source
-from agentcli.events.actions import AgentFinishAction, MessageAction
+from agentcli.events.actions import SITUATION, AgentFinishAction, MessageAction
 from agentcli.events.conversation import newest_first
 from agentcli.events.observations import ErrorObservation, ReplyDiscardedObservation
 from agentcli.messages import FinishReason, Reply
@@ -94,6 +94,8 @@ def ending_of_reply(events: Sequence[Event], *, interactive: bool) -> Ending | N
 def is_summary_due(events: Sequence[Event]) -> bool:
     """Whether the last message to the model asks for a summary at a limit, answered or not."""
     for event in newest_first(events):
+        if is_situation(event):
+            continue
         if isinstance(event, MessageAction) and event.source is not Source.AGENT:
             return asks_for_summary(event)
         if event.tool_call_metadata is not None:
@@ -110,10 +112,17 @@ def asks_for_summary(event: Event) -> bool:
     )
 
 
+def is_situation(event: Event) -> bool:
+    """Whether the event only says where the session is now, which calls for no reply."""
+    return isinstance(event, MessageAction) and event.nudge == SITUATION
+
+
 def _newest_reply(events: Sequence[Event]) -> list[Event]:
     """Return the events of the newest reply, unless the model was told something after it."""
     reply: list[Event] = []
     for event in newest_first(events):
+        if is_situation(event):
+            continue
         if event.reply is not None:
             if reply and reply[0].reply and reply[0].reply.id != event.reply.id:
                 break

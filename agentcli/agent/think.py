@@ -12,7 +12,7 @@ from functools import cache
 
 from agentcli.agent.agent import Agent
 from agentcli.agent.ending import Ending
-from agentcli.agent.replies import asks_for_summary, events_of, is_summary_due
+from agentcli.agent.replies import asks_for_summary, events_of, is_situation, is_summary_due
 from agentcli.errors import LLMError, LLMErrorKind
 from agentcli.events import Event, Source
 from agentcli.events.actions import SITUATION, MessageAction
@@ -218,7 +218,7 @@ def _worked_since_last(events: Sequence[Event]) -> bool:
 def _answer(events: Sequence[Event]) -> str:
     """Return what the model said after it was asked to sum up."""
     for event in newest_first(events):
-        if isinstance(event, MessageAction):
+        if isinstance(event, MessageAction) and not is_situation(event):
             return event.content.strip() if event.source is Source.AGENT else ""
     return ""
 

@@ -148,7 +148,7 @@ def test_a_check_is_for_what_was_asked_with_it(agent, serve, repository):
 
 
 def test_it_is_held_as_commands_are_and_has_a_time_limit(agent, serve):
-    agent.use(serve([Reply("Done."), Reply("Done."), Reply("Done.")]))
+    agent.use(serve([Reply("Done."), Reply("Done."), Reply("Done.")], sessions=2))
     outside = Path("/usr/outside-of-the-sandbox")
     escape = agent("run", "--check", f"touch {outside}", "--check-retries", "0", "x")
     assert (escape.returncode, outside.exists()) == (1, False)

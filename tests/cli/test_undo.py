@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from agentcli.checkpoints.checkpointer import checkpoints_of
-from agentcli.events.actions import MessageAction
+from agentcli.events.actions import SITUATION, MessageAction
 from agentcli.events.observations import CheckpointObservation, RestoreStartedObservation
 from agentcli.sessions.session import SessionLog, read_session
 from tests.conftest import git
@@ -154,7 +154,9 @@ def test_rewind_brings_conversation_and_files_back(agent, serve):
     assert done["to_event"] == first
     assert (agent.workspace / "a").read_text() == "1\n"
     assert agent("resume", "--last").stdout == "Again.\n"
-    assert server.requests[-1].body == server.requests[1].body
+    *before, where = server.requests[-1].body["messages"]
+    assert before == server.requests[1].body["messages"]
+    assert where["content"].startswith("[Where you are now")
     assert read_session(agent.sessions[0]).events[: len(events)] == events
 
 
@@ -280,9 +282,8 @@ def test_a_message_told_to_a_session_reaches_it_when_it_is_resumed(agent, serve)
     done = agent("resume", "--last")
     assert done.stdout == "three\n"
     assert "\ntwo\n" in done.stderr
-    told = [
-        event.content for event in read_session(agent.sessions[0]).events if event.kind == "message"
-    ]
+    messages = [e for e in read_session(agent.sessions[0]).events if e.kind == "message"]
+    told = [event.content for event in messages if event.nudge != SITUATION]
     assert told == ["start", "one", "first this", "two", "and then?", "three"]
     assert agent("tell", "nosuch", "x").returncode == 2
 
