@@ -61,7 +61,7 @@ def test_a_diff_piped_in_reaches_the_model_and_only_the_answer_comes_out(agent, 
 
 
 def test_the_task_itself_may_be_piped_in(agent, serve):
-    server = serve([Reply("Two."), Reply("Two.")])
+    server = serve([Reply("Two."), Reply("Two.")], sessions=2)
     agent.use(server)
     for arguments in (["run"], ["run", "-"]):
         assert agent(*arguments, stdin=b"What is 1 + 1?").stdout == "Two.\n"
@@ -396,7 +396,7 @@ def test_a_server_that_repeats_the_key_does_not_get_it_shown(agent, serve):
     agent.use(serve())
     secret = agent.env["OPENAI_API_KEY"]
     refusal = HttpError(401, "authentication_error", f"bad key: {secret}")
-    agent.use(serve([refusal, refusal]))
+    agent.use(serve([refusal, refusal], sessions=2))
     for flags in ([], ["--json"]):
         done = agent("run", "x", *flags)
         assert done.returncode == 3
