@@ -105,8 +105,9 @@ def test_a_coder_changes_files_and_the_parent_knows(agent, serve):
     assert report.files_changed == ("a.py",)
     told = last_results(server.requests[-1])
     assert "It changed a.py" in told
-    assert "a.py was changed on disk since you last read or wrote it" in told
-    agent.ok("undo")
+    assert "a.py had changed since you last saw it" in told
+    assert (agent.workspace / "a.py").read_text() == "answer = 43\n"
+    agent.ok("undo", "2")
     assert (agent.workspace / "a.py").read_text() == "answer = 41\n"
 
 

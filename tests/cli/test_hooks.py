@@ -218,7 +218,7 @@ def test_a_turn_is_held_three_times_at_most(agent, serve, hook):
 
 def test_a_condensation_is_put_off(agent, serve, hook):
     condense = ["--set", "model.context_tokens=12000", "--set", "model.max_output_tokens=1000",
-                "--set", "memory.high_water=0.4", "--set", "memory.low_water=0.2",
+                "--set", "memory.high_water=0.2", "--set", "memory.low_water=0.15",
                 "--set", "memory.condenser=window"]  # fmt: skip
     (agent.workspace / "long.txt").write_text("a line of a long file\n" * 500)
     script = [call("read", path="long.txt")] * 3 + [Reply("Done.")]

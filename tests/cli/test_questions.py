@@ -181,7 +181,9 @@ def test_a_question_that_was_cut_off_is_asked_again(agent, serve, talk, number):
     again.until("something else: type it")
     again.type("1")
     assert again.ended() == 0
-    assert told(server) == "The user answered: SQLite"
+    *_, answered, where = server.requests[-1].body["messages"]
+    assert answered["content"] == "The user answered: SQLite"
+    assert where["content"].startswith("[Where you are now")
 
 
 def test_who_says_something_else_instead_is_not_asked_again(agent, serve, talk):

@@ -166,7 +166,7 @@ def test_nothing_to_trust(agent):
     ("answer", "ran", "again"), [("y", True, False), ("n", False, True), ("never", False, False)]
 )
 def test_at_a_terminal_it_is_asked(agent, serve, project, at_terminal, answer, ran, again):
-    agent.use(serve([Reply("Done.")] * 2))
+    agent.use(serve([Reply("Done.")] * 2, sessions=2))
     child = at_terminal("run", "x", rows=60, columns=120)
     child.expect("sh .agent/hooks/start.sh")
     child.expect("ask again\r\n> ")

@@ -100,7 +100,7 @@ def test_without_a_choice_a_model_that_can_talk_is_used_and_one_in_memory_rather
     listing = {"data": [{"id": name} for name in ("text-embedding-nomic", "a", "b", "bge-m3")]}
     states = {"data": [{"id": name, "type": "llm", "state": "not-loaded"} for name in ("a", "b")]}
     pages = {"/v1/models": listing}
-    server = serve([Reply("A."), Reply("B.")], keys=(), pages=pages)
+    server = serve([Reply("A."), Reply("B.")], sessions=2, keys=(), pages=pages)
     nowhere = dict.fromkeys(("ollama", "vllm", "llamacpp", "sglang"), "http://127.0.0.1:9/v1")
     configure(agent, lmstudio=f"{server.url}/v1", **nowhere)
     assert agent("run", "x").stdout == "A.\n"
