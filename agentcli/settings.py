@@ -287,7 +287,9 @@ class ToolsSettings(_Section):
     )
     browser: str = setting("", "path of the browser; empty: the installed Chromium")
     max_output_chars: int = setting(
-        30_000, "characters of one output, less in a small window; the rest goes to a file", ge=1_000
+        30_000,
+        "characters of one output, less in a small window; the rest goes to a file",
+        ge=1_000,
     )
     fetch_s: float = setting(30.0, "seconds that fetching one page may take", gt=0)
     fetch_mb: float = setting(10.0, "megabytes of one page; the rest is not read", gt=0)

@@ -27,6 +27,7 @@ from agentcli.errors import ConfigError, SessionError, ToolError
 from agentcli.events import Action, Event, Observation
 from agentcli.events.actions import CmdRunAction, SystemMessageAction, path_of
 from agentcli.events.base import COMMON_FIELDS
+from agentcli.events.conversation import newest_first
 from agentcli.events.observations import (
     CheckpointObservation,
     FileEditObservation,
@@ -118,6 +119,10 @@ class ReplayTools:
         of_user = containment.settings, containment.environ, containment.workspace
         rules = reading_rules(*of_user, containment.sandbox.view)
         context.files.guard.rules = lambda: rules
+        # A copy takes no checkpoints: those of the record, compared at each, stand for its own.
+        context.is_kept = lambda path, data: any(
+            isinstance(event, CheckpointObservation) for event in newest_first(session.events)
+        )
         self._ending = ExitStack()
         self._ending.callback(remove_scratch, session)
         if context.git is not None:

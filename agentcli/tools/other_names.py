@@ -47,7 +47,7 @@ def translated(name: str, values: Values, known: Collection[str]) -> tuple[str, 
     patch = patch_in(values.get("command", values.get("cmd")))
     if patch is not None and "edit" in known:
         return call_for(patch)
-    if name in known:
+    if name in known or not name.isprintable():
         return name, _adapted(name, values)
     word = _plain(_NAMESPACE.sub("", name, count=1))
     if word == "applypatch" and len(values) == 1 and "edit" in known:

@@ -219,7 +219,9 @@ def make_world(settings: Mapping[str, object] | None = None, *, large: bool) -> 
             "OPENAI_BASE_URL": "http://127.0.0.1:9/v1",
             "SERVICE_API_KEY": SECRET,
         }
-        loaded = load_settings(environ, base / "work", dict(settings or {})).values
+        loaded = load_settings(
+            environ, base / "work", {"tools.enable_jupyter": True, **(settings or {})}
+        ).values
         builder = AgentBuilder(loaded, environ, base / "work")
         ready = builder.prepare()
         bench = builder.create(lambda session: [], prepared=ready)

@@ -125,11 +125,12 @@ def test_a_long_session_goes_on_when_the_summariser_is_down(agent, serve):
 
 
 def test_before_the_first_condensation_the_model_may_take_notes(agent, serve):
-    worker = Worker()
-    server = serve(play=worker, sessions=80)
+    note = Call("memory", {"command": "add", "text": "Tests are run with pytest."})
+    agent.use(serve([Reply("", [note]), Reply("Kept.")]))("run", "Note it.")
+    server = serve(play=Worker(), sessions=80)
     small = ("--set", "model.context_tokens=16000", "--set", "model.max_output_tokens=2000")
     agent.use(server)("run", "Work.", "--max-turns", "60", *small)
-    events = read_session(agent.sessions[0]).events
+    events = read_session(agent.sessions[-1]).events
     reminders = [event.id for event in events if getattr(event, "nudge", None) == "notes"]
     passes = [event.id for event in events if isinstance(event, CondensationAction)]
     assert len(passes) > 1

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from agentcli.events.actions import MessageAction
+from agentcli.events.actions import CondensationAction, MessageAction
 from agentcli.sessions.session import read_session
 from tests.server import Call, Reply
 
@@ -63,6 +63,7 @@ def test_the_window_of_each_step_is_what_was_sent(agent, serve):
         for text in [f"Step {n}." for n in range(1, 11)]:
             assert (said[text] in ids) == (text in sent), (step, text)
     before, after = data["bases"][0], data["bases"][1]
+    [condensed] = (e.id for e in events if isinstance(e, CondensationAction))
     assert before["gone"] == []
-    assert [run[2] for run in after["gone"]] == [said["go on"] - 2], "the condensation took it"
+    assert [run[2] for run in after["gone"]] == [condensed], "the condensation took it"
     assert data["bases"][2]["gone"][-1][2] in range(said["Step 9."], said["once more"])

@@ -146,7 +146,7 @@ def _number_id(data: dict[str, Any]) -> Any:
 FAULTS |= taken("id that is a number", Altered(HALF, each(_number_id)), apis=(CHAT,))
 for _name, _tool in {
     "unknown": "fly", "empty": "", "long": "n" * 200, "not ASCII": "schreibe_äöü",
-    "with blanks": "write the file", "dotted": "functions.write", "with NUL": "wri\0te",
+    "with blanks": "write the file", "dotted": "files.write", "with NUL": "wri\0te",
     "with a surrogate": "w\ud800",
 }.items():  # fmt: skip
     FAULTS |= unusable(f"tool name {_name}", Reply("", [Call(_tool, _GOOD)]), "bad_calls", 5)
@@ -154,6 +154,7 @@ FAULTS |= unusable(
     "tool name null", Altered(HALF, put(name=None)), "bad_calls", 5, apis=(CHAT, RESPONSES)
 )
 FAULTS |= unusable("tool name that is the key", Reply("", [Call(KEY, {"it": KEY})]), "bad_calls", 5)
+FAULTS |= taken("tool name in a namespace", Reply("", [Call("functions.write", _GOOD)]))
 FAULTS |= taken("calls, but the reply just stops", replace(HALF, finish="stop"))
 
 # --- forms --------------------------------------------------------------------------------------
