@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from agentcli.shell.output import (
@@ -143,6 +143,7 @@ PARTS = st.one_of(
 
 
 @given(st.lists(PARTS, min_size=4, max_size=60), st.sampled_from([200, 1000]))
+@example([b"x" * 55, b"\n", b"\n", b"x" * 164], 200)
 def test_what_is_shown_and_what_the_hint_reaches_are_the_whole(
     parts: list[bytes], max_chars: int
 ) -> None:
@@ -166,7 +167,7 @@ def test_what_is_shown_and_what_the_hint_reaches_are_the_whole(
         assert 0 < int(hint[2]) == min(20_000, max_chars, size)
     else:
         begin = sum(len(line) + 1 for line in data.split(b"\n")[: int(gap[1]) - 1])
-    if data[:begin].endswith(b"\n") and not head.endswith("\n"):
+    if data[:begin].endswith(b"\n") and gap[0].startswith("\n"):
         head += "\n"
     assert clean(data[:begin]) == head
     assert clean(data[begin + size :]) == tail
