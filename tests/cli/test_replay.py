@@ -209,7 +209,7 @@ BAD = {
             *lines[1:],
         ],
         1,
-        "are not valid: tools.max_output_chars = ",
+        "are not valid: sandbox.read = 'x'",
     ),
     "has a mode that is none": (
         lambda lines: [lines[0], '{"file": "x", "text": "", "mode": "rw"}', *lines[1:]],
