@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from agentcli.workspace.encodings import form_named
+from agentcli.workspace.ignore import as_git_sees, path_pattern
 from agentcli.workspace.text import TextFile, UnreadableText, nothing_against, read_bounded
 from agentcli.workspace.wildcards import compile_wildcards, expand_braces
 
@@ -175,9 +176,14 @@ def _split(line: str) -> tuple[str, list[str]]:
 
 
 def _matches(pattern: str, path: str) -> bool:
-    on_path = "/" in pattern
-    subject = path if on_path else path.rpartition("/")[2]
-    return bool(compile_wildcards(pattern.removeprefix("/")).fullmatch(subject))
+    wanted, subject = path_pattern(as_git_sees(pattern)), as_git_sees(path)
+    if wanted.folders_only:
+        return False
+    if not wanted.on_path:
+        subject = subject.rpartition("/")[2]
+    if wanted.name is not None:
+        return subject == wanted.name
+    return re.fullmatch(wanted.expression, subject, re.DOTALL) is not None
 
 
 def _apply(attributes: list[str], values: dict[str, str]) -> None:

@@ -98,6 +98,9 @@ sub/*.txt eol=crlf
 *.sln eol=crlf
 keep.sln !eol
 deep/** eol=crlf
+?.pic eol=crlf
+??.map eol=crlf
+sub/ eol=crlf
 """
 
 
@@ -106,6 +109,7 @@ deep/** eol=crlf
     [
         *("a.bat", "sub/a.bat", "a.sh", "odd name.txt", "top.txt", "sub/top.txt", "a.bin"),
         *("a.sln", "keep.sln", "sub/keep.sln", "deep/x/y", "near/a.bat", "near/a.c"),
+        *("a.pic", "é.pic", "é.map", "sub/a.c"),
     ],
 )
 def test_line_endings_are_those_that_git_would_check_out(repository, name):
